@@ -1,0 +1,9 @@
+"""The one error family: a sentence that says what happened, then what to do next."""
+
+
+class InferenceError(Exception):
+    """A fault told in plain words; `str(error)` is shown to the person, the trace goes to the log."""
+
+
+class Refused(InferenceError):
+    """A load that was not begun because it could not succeed (it does not fit, no such device, a locked model)."""

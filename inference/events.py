@@ -1,0 +1,223 @@
+"""What crosses the boundary between a lane and everybody else: requests, and the events of a run.
+
+Standard library only; every class turns into one JSON object and back (`encode`, `decode`). Times are seconds,
+memory is bytes, an unknown value is None. A run ends with exactly one `Done` or `Failed`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from inference.errors import InferenceError
+from inference.timing import Timings
+
+FORMATS = ("chat", "raw")
+MODES = ("auto", "together", "in-turn")
+MAX_NEW_TOKENS_LIMIT = 4096
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question and how to answer it; the same for every lane of a comparison."""
+
+    prompt: str
+    system: str = ""
+    format: str = "chat"
+    max_new_tokens: int = 50
+    temperature: float = 0.0
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raise InferenceError with one sentence when the request can't be answered by any lane."""
+        if not self.prompt.strip():
+            raise InferenceError("The prompt is empty. Type a question, or pick one of the examples.")
+        if self.format not in FORMATS:
+            raise InferenceError(f"Unknown prompt format {self.format!r}. Use one of: {', '.join(FORMATS)}.")
+        if not 1 <= self.max_new_tokens <= MAX_NEW_TOKENS_LIMIT:
+            raise InferenceError(f"Max new tokens must be from 1 to {MAX_NEW_TOKENS_LIMIT}, not {self.max_new_tokens}.")
+        if not 0 <= self.temperature <= 2:
+            raise InferenceError(f"Temperature must be from 0 (greedy) to 2, not {self.temperature}.")
+        if not 0 <= self.seed < 2**63:
+            raise InferenceError(f"The seed must be a whole number from 0 to 2^63 - 1, not {self.seed}.")
+
+
+@dataclass(frozen=True)
+class Vram:
+    """GPU memory in bytes: torch's peak reserved and allocated, and what the driver says of the whole device."""
+
+    reserved: int | None = None
+    allocated: int | None = None
+    device: int | None = None
+
+
+@dataclass(frozen=True)
+class Ram:
+    """A lane process's memory in bytes: peak RSS less its RSS after imports, and USS now."""
+
+    rss_peak: int | None = None
+    uss: int | None = None
+
+
+@dataclass(frozen=True)
+class LoadFigures:
+    """One load of a lane: its spans by name (import, download, read, quantize, warm-up), in seconds."""
+
+    total_s: float
+    spans: dict[str, float] = field(default_factory=dict)
+    cold: bool = True
+    peak_ram_bytes: int | None = None
+    peak_vram: Vram | None = None
+
+
+@dataclass(frozen=True)
+class LaneFacts:
+    """What a loaded lane is, read off the loaded model and not off the settings."""
+
+    model_id: str
+    revision: str | None
+    architecture: str
+    parameters: int
+    device: str
+    device_name: str
+    precision: str
+    storage_dtype: str
+    compute_dtype: str
+    quantization: dict[str, Any] | None
+    device_map: str
+    kernel: str
+    threads: int | None
+    kept_16bit: tuple[str, ...]
+    weights_bytes: int
+    context_length: int
+    has_chat_template: bool
+    adapter: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A lane process is up: which lane it is, on what, and why it can't run if it can't (`reason`)."""
+
+    lane: str
+    device: str
+    versions: dict[str, str]
+    environment: dict[str, Any]
+    reason: str | None = None
+    available: bool = True
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Progress of a load: `stage` in words, `done` of `total` `unit`s (total None while unknown)."""
+
+    stage: str
+    done: float = 0
+    total: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The model is on its device and usable."""
+
+    facts: LaneFacts
+    load: LoadFigures
+
+
+@dataclass(frozen=True)
+class Queued:
+    """The run waits: `position` runs are before it (0 = next), for the reason in `waiting_for`.
+
+    `waiting_for` is "lane" (busy with another run), "turn" (another lane is being measured) or "load".
+    """
+
+    run_id: str
+    position: int
+    waiting_for: str
+
+
+@dataclass(frozen=True)
+class Prefill:
+    """The run begins: the prompt's token ids, and the prompt format really used."""
+
+    run_id: str
+    prompt_ids: tuple[int, ...]
+    format: str
+    t_start: float
+
+
+@dataclass(frozen=True)
+class Text:
+    """New text: `n` tokens so far, the last of them at `t_s` seconds after the start."""
+
+    run_id: str
+    delta: str
+    n: int
+    t_s: float
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run ended: `finish_reason` is stop, length or stopped; waits are filled in by the engine."""
+
+    run_id: str
+    finish_reason: str
+    text: str
+    token_ids: tuple[int, ...]
+    prompt_tokens: int
+    timings: Timings
+    t_start: float | None = None
+    queue_s: float | None = None
+    turn_wait_s: float | None = None
+    load_wait_s: float | None = None
+    vram: Vram | None = None
+    ram: Ram | None = None
+    path: str | None = None
+    warm: bool | None = None
+    alone: bool | None = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The run (or, with run_id None, the load) can't go on; `message` is for the person, `refused` = not even begun."""
+
+    run_id: str | None
+    message: str
+    refused: bool = False
+
+
+Event = Hello | Loading | Loaded | Queued | Prefill | Text | Done | Failed
+RunEvent = Loading | Queued | Prefill | Text | Done | Failed
+
+_CLASSES = {cls.__name__.lower(): cls for cls in (Hello, Loading, Loaded, Queued, Prefill, Text, Done, Failed)}
+_NESTED: dict[str, Any] = {
+    "timings": Timings, "vram": Vram, "ram": Ram, "peak_vram": Vram, "load": LoadFigures, "facts": LaneFacts,
+}  # fmt: skip
+
+
+def encode(event: Event) -> str:
+    """One line of JSON without its newline."""
+    return json.dumps({"event": type(event).__name__.lower(), **asdict(event)}, ensure_ascii=True)
+
+
+def decode(line: str) -> Event:
+    """The event that `encode` wrote; raises ValueError for anything else."""
+    data = json.loads(line)
+    name = data.pop("event", None)
+    if name not in _CLASSES:
+        raise ValueError(f"not an event: {name!r}")
+    return _build(_CLASSES[name], data)
+
+
+def _build(cls: Any, data: dict[str, Any]) -> Any:
+    known = {f.name for f in fields(cls)}
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        if key not in known:
+            continue
+        if key in _NESTED and isinstance(value, dict):
+            value = _build(_NESTED[key], value)
+        values[key] = tuple(value) if isinstance(value, list) else value
+    return cls(**values)

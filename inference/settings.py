@@ -1,0 +1,137 @@
+"""The settings of one start, read once from the environment and checked before anything loads.
+
+Every field has one environment variable (`VARIABLES`) and, where a person would type it, a launch flag of
+`app.py`. The README's table is held against both by a test. Nothing here imports torch or gradio.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from inference.errors import InferenceError
+
+DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+LANES = ("cuda:nf4", "cpu:fp32", "cpu:nf4", "cuda:bf16")
+AUTO_LANE = "auto:nf4"
+DEFAULT_LANES = (AUTO_LANE, "cpu:fp32")
+
+VARIABLES: dict[str, str] = {
+    "model_id": "MODEL_ID",
+    "cpu_model_id": "CPU_MODEL_ID",
+    "lanes": "LANES",
+    "cache_dir": "CACHE_DIR",
+    "threads": "CPU_THREADS",
+    "share": "SHARE",
+    "auth": "AUTH",
+    "host": "GRADIO_SERVER_NAME",
+    "port": "GRADIO_SERVER_PORT",
+}
+_SECRET = {"auth"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One start's settings; empty strings and zeros mean "decide for me"."""
+
+    model_id: str = DEFAULT_MODEL
+    cpu_model_id: str = ""
+    lanes: tuple[str, ...] = DEFAULT_LANES
+    cache_dir: str = ""
+    threads: int = 0
+    share: bool = False
+    auth: str = ""
+    host: str = "127.0.0.1"
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        _check_lanes(self.lanes)
+        if self.auth and (":" not in self.auth or not all(self.auth.split(":", 1))):
+            raise InferenceError("AUTH must look like user:password, with both parts filled in.")
+        if not 0 <= self.port <= 65535:
+            raise InferenceError(f"The port must be from 1 to 65535, not {self.port}.")
+        if self.threads < 0:
+            raise InferenceError(f"CPU_THREADS must be a positive number (or 0 to decide), not {self.threads}.")
+
+    def model_for(self, lane: str) -> str:
+        """The checkpoint that `lane` loads: CPU_MODEL_ID, if set, for the full-precision CPU lane."""
+        return self.cpu_model_id or self.model_id if lane == "cpu:fp32" else self.model_id
+
+    def cache_path(self) -> Path:
+        """Where downloads restored by us are kept; raises InferenceError if no place is writable."""
+        tried = [Path(self.cache_dir)] if self.cache_dir else _cache_candidates()
+        for path in tried:
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                if os.access(path, os.W_OK):
+                    return path
+            except OSError:
+                continue
+        raise InferenceError(f"No writable cache folder ({', '.join(map(str, tried))}). Set CACHE_DIR to one.")
+
+    def to_env(self) -> dict[str, str]:
+        """The environment variables that give these settings to a child process."""
+        return {VARIABLES[f.name]: _to_text(getattr(self, f.name)) for f in fields(self)}
+
+    def __str__(self) -> str:
+        shown = {f.name: "***" if f.name in _SECRET and getattr(self, f.name) else getattr(self, f.name) for f in fields(self)}
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items())
+
+    __repr__ = __str__
+
+
+def from_env(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Settings from environment variables; raises InferenceError naming the variable that can't be read."""
+    values: dict[str, object] = {}
+    for name, variable in VARIABLES.items():
+        text = environ.get(variable, "").strip()
+        if text:
+            values[name] = _from_text(name, variable, text)
+    if environ.get("SPACE_ID") and "host" not in values:
+        values["host"] = "0.0.0.0"  # noqa: S104 - a Space's container is reached from outside it
+    return Settings(**values)  # type: ignore[arg-type]
+
+
+def parse_lanes(text: str) -> tuple[str, ...]:
+    """A comma-separated list of lanes, checked; raises InferenceError."""
+    lanes = tuple(part.strip() for part in text.split(",") if part.strip())
+    _check_lanes(lanes)
+    return lanes
+
+
+def _check_lanes(lanes: tuple[str, ...]) -> None:
+    known = (AUTO_LANE, *LANES)
+    for lane in lanes:
+        if lane not in known:
+            raise InferenceError(f"Unknown lane {lane!r}. Lanes are: {', '.join(known)}.")
+    if not lanes or len(set(lanes)) != len(lanes):
+        raise InferenceError("Name at least one lane, each once, separated by commas.")
+
+
+def _cache_candidates() -> list[Path]:
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("HF_HOME")
+    home = Path(base) if base else Path.home() / ".cache"
+    return [home / "gpu-vs-cpu", Path("/tmp") / f"gpu-vs-cpu-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"]
+
+
+def _from_text(name: str, variable: str, text: str) -> object:
+    if name == "lanes":
+        return parse_lanes(text)
+    if name == "share":
+        return text.lower() in {"1", "true", "yes", "on"}
+    if name in {"threads", "port"}:
+        try:
+            return int(text)
+        except ValueError:
+            raise InferenceError(f"{variable} must be a whole number, not {text!r}.") from None
+    return text
+
+
+def _to_text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, bool):
+        return "1" if value else ""
+    return "" if value in ("", 0) else str(value)
