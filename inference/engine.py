@@ -11,7 +11,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, replace
 
 from inference.errors import InferenceError
@@ -87,7 +87,7 @@ class Engine:
             self._pump()
         return comparison
 
-    def events(self, run_id: str) -> Iterator[RunEvent | None]:
+    def events(self, run_id: str) -> Generator[RunEvent | None, None, None]:
         """The run's events as they come, `None` as a tick; closing the iterator stops the run."""
         run = self._runs.get(run_id)
         if run is None or run.read_by_someone:

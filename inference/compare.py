@@ -1,0 +1,73 @@
+"""A comparison from beginning to end: submit, read every lane's events at once, return the record.
+
+What the page does in two branches, done in one call for the command line and the endpoint.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from inference.engine import Engine
+from inference.events import Request
+from inference.progress import Progress
+from inference.report import build_record
+from inference.runs import Comparison, Run
+
+OnProgress = Callable[[str, Progress], None]
+
+
+def compare(
+    engine: Engine, request: Request, lanes: tuple[str, ...] = (), mode: str = "auto", repeats: int = 1, on_progress: OnProgress | None = None
+) -> dict[str, Any]:
+    """The record of `request` on `lanes` (all of the engine's where none is named).
+
+    With more than one repeat a warm-up comparison goes before and is not counted. Raises InferenceError for a bad
+    request; a lane that fails is told in its own part of the record.
+    """
+    outcomes: dict[str, list[Progress]] = {}
+    used = mode
+    for number in range(repeats + (repeats > 1)):
+        comparison = engine.submit(request, lanes, mode)
+        results = _read_all(engine, comparison, on_progress)
+        used = comparison.mode
+        if number or repeats == 1:
+            for key, progress in results.items():
+                outcomes.setdefault(key, []).append(progress)
+    return build_record(engine.status(), request, used, outcomes)
+
+
+def _read_all(engine: Engine, comparison: Comparison, on_progress: OnProgress | None) -> dict[str, Progress]:
+    results: dict[str, Progress] = {}
+
+    def read(key: str, run: Run) -> None:
+        for progress in follow(engine, run):
+            results[key] = progress
+            if on_progress:
+                on_progress(key, progress)
+
+    threads = [threading.Thread(target=read, args=item, daemon=True) for item in comparison.runs.items()]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        for run in comparison.runs.values():
+            engine.stop(run.id)
+        raise
+    return results
+
+
+def follow(engine: Engine, run: Run) -> Iterator[Progress]:
+    """The run's progress after each event and at each tick; closing the iterator stops the run."""
+    progress = Progress(since=time.perf_counter())
+    events = engine.events(run.id)
+    try:
+        for event in events:
+            progress = progress.apply(event, time.perf_counter())
+            yield progress
+    finally:
+        events.close()

@@ -1,0 +1,122 @@
+"""How much memory there is, how much a lane holds, and what fits: RAM, the container's limit, VRAM.
+
+All figures are bytes. The limit is the smaller of the host's RAM and the cgroup's (v2, then v1), because a
+container is killed by its cgroup; the same files give the CPU quota, which no core count shows.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+
+from inference.errors import Refused
+
+CGROUP = Path("/sys/fs/cgroup")
+GIB = 2**30
+UNLIMITED = 2**60
+
+
+def gib(count: float) -> str:
+    """Bytes in words, in powers of 1024: "3.20 GiB", "512 MiB"."""
+    return f"{count / GIB:.2f} GiB" if count >= GIB else f"{count / 2**20:.0f} MiB"
+
+
+def _number(path: Path) -> int | None:
+    try:
+        value = int(path.read_text().strip())
+    except (OSError, ValueError):
+        return None
+    return value if 0 <= value < UNLIMITED else None
+
+
+def cgroup_memory(root: Path = CGROUP) -> tuple[int | None, int | None]:
+    """(limit, in use) of this container, None where there is none; page cache that can be dropped is not in use."""
+    for limit_file, usage_file, stat_file, key in (
+        (root / "memory.max", root / "memory.current", root / "memory.stat", "inactive_file"),
+        (root / "memory/memory.limit_in_bytes", root / "memory/memory.usage_in_bytes", root / "memory/memory.stat", "total_inactive_file"),
+    ):
+        limit, usage = _number(limit_file), _number(usage_file)
+        if limit is not None:
+            return limit, None if usage is None else max(0, usage - _stat(stat_file, key))
+    return None, None
+
+
+def _stat(path: Path, key: str) -> int:
+    try:
+        rows = dict(line.split() for line in path.read_text().splitlines())
+    except (OSError, ValueError):
+        return 0
+    return int(rows.get(key, 0))
+
+
+def ram_limit_bytes(root: Path = CGROUP) -> int:
+    """The RAM this process may use: the smaller of the host's and the container's."""
+    limit, _ = cgroup_memory(root)
+    total = psutil.virtual_memory().total
+    return min(total, limit) if limit else total
+
+
+def ram_available_bytes(root: Path = CGROUP) -> int:
+    """What can still be taken before the host swaps or the container is killed."""
+    limit, used = cgroup_memory(root)
+    available = psutil.virtual_memory().available
+    return min(available, limit - (used or 0)) if limit else available
+
+
+def cpu_threads(asked: int = 0, root: Path = CGROUP) -> int:
+    """Threads for one lane: as asked, else the least of CPU quota (rounded), affinity and physical cores."""
+    if asked:
+        return asked
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    physical = psutil.cpu_count(logical=False) or affinity
+    quota = cpu_quota(root)
+    return max(1, min(affinity, physical, max(1, round(quota)) if quota else affinity))
+
+
+def cpu_quota(root: Path = CGROUP) -> float | None:
+    """CPUs' worth of time this container may use (cgroup v2, then v1); None where unlimited."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        pass
+    quota_us, period_us = _number(root / "cpu/cpu.cfs_quota_us"), _number(root / "cpu/cpu.cfs_period_us")
+    return quota_us / period_us if quota_us and period_us else None
+
+
+def check_fits(what: str, need: int, have: int, advice: str) -> None:
+    """Raise Refused with need, have and `advice` where `need` bytes are more than `have`."""
+    if need > have:
+        raise Refused(f"{what} needs about {gib(need)} and {gib(max(0, have))} is free, so it was not loaded. {advice}")
+
+
+class RamWatch:
+    """This process's memory against its size when the watch began (after imports)."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self.baseline = self._process.memory_info().rss
+
+    def peak(self) -> int | None:
+        """Peak RSS since the process began, less the baseline; counts mapped file pages."""
+        high = _status_kib("VmHWM")
+        return None if high is None else max(0, high * 1024 - self.baseline)
+
+    def uss(self) -> int | None:
+        """Memory that ending this process would give back, now."""
+        try:
+            return self._process.memory_full_info().uss
+        except (psutil.AccessDenied, AttributeError):
+            return None
+
+
+def _status_kib(key: str) -> int | None:
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(key + ":"):
+                return int(line.split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return None

@@ -1,0 +1,132 @@
+"""`python -m inference.worker LANE`: one lane behind JSON lines, one object a line.
+
+Reads `load`, `generate`, `stop` and `exit` from stdin and writes events to stdout. The first line takes both
+descriptors for itself and points stdout at stderr, so that a library's print can't break a message; stderr is the
+log. The process ends as soon as its input closes, whatever it is doing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_IN, _OUT = os.fdopen(os.dup(0), "r", encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
+os.dup2(2, 1)
+
+import json  # noqa: E402
+import logging  # noqa: E402
+import queue  # noqa: E402
+import threading  # noqa: E402
+import time  # noqa: E402
+from typing import Any  # noqa: E402
+
+from inference import memory  # noqa: E402
+from inference.errors import InferenceError, Refused  # noqa: E402
+from inference.events import Event, Failed, Hello, Loading, Request, encode  # noqa: E402
+from inference.settings import Settings, from_env  # noqa: E402
+
+log = logging.getLogger(__name__)
+
+
+class Worker:
+    """The loop around a lane: requests in, events out, one at a time."""
+
+    def __init__(self, lane: str, settings: Settings) -> None:
+        self.settings = settings
+        self.requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self.stopped: set[str] = set()
+        threading.Thread(target=self._read, name="requests", daemon=True).start()
+        self.lane, hello = _start_lane(lane, settings)
+        self.hello = hello
+
+    def run(self) -> None:
+        """Say hello, then serve until the input closes."""
+        self.emit(self.hello)
+        while True:
+            message = self.requests.get()
+            run_id = message.get("run_id")
+            try:
+                if message["do"] == "load":
+                    self._load()
+                elif message["do"] == "generate":
+                    self._generate(run_id, Request(**message["request"]))
+            except InferenceError as error:
+                self.emit(Failed(run_id, str(error), isinstance(error, Refused)))
+            except Exception:
+                log.exception("lane %s failed", self.lane.name if self.lane else "?")
+                self.emit(Failed(run_id, "This lane failed unexpectedly; the log has the trace. Ask again, or run `python -m inference doctor`."))
+            finally:
+                self.stopped.discard(run_id or "")
+
+    def emit(self, event: Event) -> None:
+        """Write one event."""
+        _OUT.write(encode(event) + "\n")
+        _OUT.flush()
+
+    def _read(self) -> None:
+        for line in _IN:
+            message = json.loads(line)
+            if message["do"] == "exit":
+                break
+            if message["do"] == "stop":
+                self.stopped.add(message["run_id"])
+            else:
+                self.requests.put(message)
+        os._exit(0)
+
+    def _load(self) -> None:
+        if self.lane is None or self.lane.loaded:
+            return
+        try:
+            self.emit(self.lane.load(self.emit))
+        except InferenceError as error:
+            self.emit(Failed(None, str(error), isinstance(error, Refused)))
+        except Exception:
+            log.exception("lane %s could not load", self.lane.name)
+            self.emit(Failed(None, "The model could not be loaded; the log has the trace. Check MODEL_ID, then ask again."))
+
+    def _generate(self, run_id: str, request: Request) -> None:
+        if self.lane is None:
+            raise InferenceError(self.hello.reason or "This lane can't run here.")
+        if not self.lane.loaded:
+            try:
+                self.lane.prepare(self.emit)
+            except InferenceError as error:
+                self.emit(Failed(None, str(error), isinstance(error, Refused)))
+                return
+            self.lane.encode(request)
+            self._load()
+            if not self.lane.loaded:
+                return
+        for event in self.lane.generate(run_id, request, lambda: run_id in self.stopped):
+            self.emit(event)
+
+
+def _start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
+    """Set the threads, import the heavy libraries, find the device; (None, hello) where the lane can't run."""
+    began = time.perf_counter()
+    threads = memory.cpu_threads(settings.threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    import torch
+    import transformers
+
+    torch.set_num_threads(threads)
+    transformers.logging.set_verbosity_error()
+    from inference.lane import Lane
+    from inference.probe import environment, probe, versions
+
+    found = probe(name)
+    hello = Hello(found.lane, found.lane.split(":")[0], versions(), environment(), found.reason, found.available)
+    lane = Lane(found.lane, settings, time.perf_counter() - began) if found.available else None
+    return lane, hello
+
+
+def main() -> None:
+    """Run the lane named on the command line."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    Worker(sys.argv[1], from_env()).run()
+
+
+if __name__ == "__main__":
+    main()
