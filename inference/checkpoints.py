@@ -61,7 +61,9 @@ def _lock(settings: Settings, name: str) -> FileLock:
 
 def _local(name: str, folder: Path) -> Checkpoint:
     if (folder / "adapter_config.json").exists():
-        raise InferenceError(f"{name} holds an adapter, not a whole model. Merge it into its base model (peft: merge_and_unload) and point MODEL_ID at the merged folder.")
+        raise InferenceError(
+            f"{name} holds an adapter, not a whole model. Merge it into its base model (peft: merge_and_unload) and point MODEL_ID at the merged folder."
+        )
     if not (folder / "config.json").exists():
         raise InferenceError(f"{name} has no config.json, so it is no model folder. Point MODEL_ID at the folder that save_pretrained wrote.")
     if not any(folder.glob("*.safetensors")) and not any(folder.glob("pytorch_model*.bin")):
@@ -112,9 +114,13 @@ def _hub(name: str, report: Report) -> Checkpoint:
     except hub_errors.GatedRepoError as error:
         raise InferenceError(_gated(name, error)) from None
     except hub_errors.RepositoryNotFoundError:
-        raise InferenceError(f"The Hub knows no model {name}, or it is private. Check the spelling of MODEL_ID; for a private model set the secret HF_TOKEN.") from None
+        raise InferenceError(
+            f"The Hub knows no model {name}, or it is private. Check the spelling of MODEL_ID; for a private model set the secret HF_TOKEN."
+        ) from None
     except hub_errors.LocalEntryNotFoundError:
-        raise InferenceError(f"The Hugging Face Hub can't be reached, and {name} is not on this machine. Connect to the network, or set MODEL_ID to a local folder.") from None
+        raise InferenceError(
+            f"The Hugging Face Hub can't be reached, and {name} is not on this machine. Connect to the network, or set MODEL_ID to a local folder."
+        ) from None
     except (hub_errors.HfHubHTTPError, OSError) as error:
         log.warning("download of %s failed: %s", name, type(error).__name__)
         raise InferenceError(f"The download of {name} broke off ({type(error).__name__}). What has arrived is kept; ask again to go on.") from None

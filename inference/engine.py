@@ -12,12 +12,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from inference.errors import InferenceError
-from inference.events import Done, Event, Failed, Hello, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Queued, Request, RunEvent, Text
+from inference.events import Done, Event, Failed, Hello, Loaded, Loading, Prefill, Queued, Request, RunEvent, Text
 from inference.process import LaneProcess, start_worker, why_it_died
-from inference.runs import ACTIVE_STATES, LOADING_STATES, Comparison, Lane, Run, may_start, waiting
+from inference.runs import ACTIVE_STATES, LOADING_STATES, Comparison, Lane, LaneStatus, Run, may_start, waiting
 from inference.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -26,22 +26,6 @@ STOP_PATIENCE_S = 5.0
 READER_PATIENCE_S = 15.0
 MOST_DEATHS = 3
 Starter = Callable[[str, Settings], LaneProcess]
-
-
-@dataclass(frozen=True)
-class LaneStatus:
-    """A lane as seen from outside; `state` is off, starting, loading, ready, busy, failed or refused."""
-
-    key: str
-    name: str
-    state: str
-    reason: str | None
-    available: bool
-    hello: Hello | None
-    facts: LaneFacts | None
-    load: LoadFigures | None
-    progress: Loading | None
-    waiting: int
 
 
 class Engine:
@@ -130,13 +114,7 @@ class Engine:
     def status(self) -> list[LaneStatus]:
         """All lanes as they are now."""
         with self._lock:
-            return [
-                LaneStatus(
-                    lane.key, lane.name, lane.state, lane.reason, lane.hello is None or lane.hello.available,
-                    lane.hello, lane.facts, lane.load, lane.progress, sum(run.lane is lane for run in self._pending),
-                )
-                for lane in self._lanes.values()
-            ]  # fmt: skip
+            return [lane.status(sum(run.lane is lane for run in self._pending)) for lane in self._lanes.values()]
 
     def pids(self) -> dict[str, int]:
         """Process ids of the lanes that run, by configured lane name."""
@@ -242,7 +220,12 @@ class Engine:
             run.began, lane.state, lane.deaths = True, "busy", 0
             known = run.comparison.prompt_ids
             if known is not None and known != event.prompt_ids:
-                run.put(Failed(run.id, "The two lanes turned this prompt into different token ids, so their answers can't be compared. Use the same tokenizer in MODEL_ID and CPU_MODEL_ID."))
+                run.put(
+                    Failed(
+                        run.id,
+                        "The two lanes turned this prompt into different token ids, so their answers can't be compared. Use the same tokenizer in MODEL_ID and CPU_MODEL_ID.",
+                    )
+                )
                 self._send(lane, do="stop", run_id=run.id)
                 return
             run.comparison.prompt_ids = event.prompt_ids

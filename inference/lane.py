@@ -18,7 +18,7 @@ from inference import checkpoints, loading, memory, text
 from inference.checkpoints import Checkpoint
 from inference.decoding import Decoder, EagerDecoder
 from inference.errors import InferenceError
-from inference.events import Done, LaneFacts, LoadFigures, Loaded, Loading, Prefill, Ram, Request, Text, Vram
+from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Request, Text, Vram
 from inference.sampling import Sampler
 from inference.settings import Settings
 from inference.timing import Stopwatch
@@ -56,7 +56,9 @@ class Lane:
             self.config = AutoConfig.from_pretrained(self.checkpoint.folder)
             self.tokenizer = AutoTokenizer.from_pretrained(self.checkpoint.folder)
         except (OSError, ValueError, KeyError) as error:
-            raise InferenceError(f"{self.checkpoint.id} has no tokenizer or configuration that can be read. Save both beside the weights (save_pretrained).") from error
+            raise InferenceError(
+                f"{self.checkpoint.id} has no tokenizer or configuration that can be read. Save both beside the weights (save_pretrained)."
+            ) from error
 
     def _find(self, report: Callable[[Loading], None]) -> None:
         if self.checkpoint is None:
@@ -106,7 +108,9 @@ class Lane:
         with torch.inference_mode():
             logits = self.model(input_ids=torch.tensor([ids], device=self.model.device), logits_to_keep=1).logits  # type: ignore[misc, union-attr]
         if not torch.isfinite(logits).all():
-            raise InferenceError("The model gives no finite numbers in this precision, so its answers would be empty. Check the checkpoint, or use another lane.")
+            raise InferenceError(
+                "The model gives no finite numbers in this precision, so its answers would be empty. Check the checkpoint, or use another lane."
+            )
         for _ in decoder.tokens(ids, WARM_UP_TOKENS, Sampler()):
             pass
 

@@ -7,7 +7,8 @@ Knows no run and no process.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,9 @@ def load(checkpoint: Checkpoint, lane: str, threads: int, report: Report) -> tup
         torch.cuda.empty_cache()
         raise InferenceError(f"The GPU ran out of memory while loading {checkpoint.id}. Free the card or set MODEL_ID to a smaller model.") from None
     except (OSError, ValueError, KeyError) as error:
-        raise InferenceError(f"{checkpoint.id} could not be loaded: {_first_line(error)} Check that the folder is complete and made for text generation.") from error
+        raise InferenceError(
+            f"{checkpoint.id} could not be loaded: {_first_line(error)} Check that the folder is complete and made for text generation."
+        ) from error
     finally:
         transformers.logging.set_tqdm_hook(None)
     _check_keys(checkpoint.id, info)
@@ -72,29 +75,35 @@ def load(checkpoint: Checkpoint, lane: str, threads: int, report: Report) -> tup
 
 def check_fits(folder: Path, lane: str) -> None:
     """Raise Refused when the weights, as this lane stores them, are more than what is free."""
+    what = {"nf4": "This model in 4 bits", "fp32": "This model in full FP32", "bf16": "This model in bfloat16"}[lane.split(":")[1]]
+    advice = (
+        "Free the GPU or set MODEL_ID to a smaller model." if lane.startswith("cuda") else "Choose a smaller model (MODEL_ID), or hardware with more memory."
+    )
+    memory.check_fits(what, needed_bytes(_tensors(folder), lane), free_bytes(lane), advice)
+
+
+def needed_bytes(tensors: Iterable[tuple[str, Sequence[int]]], lane: str) -> int:
+    """What (name, shape) tensors take on a lane once loaded, with a margin for the cache and the work on them."""
     device, precision = lane.split(":")
-    need = sum(_stored_bytes(name, shape, device, precision) for name, shape in _tensors(folder))
-    if device == "cuda":
-        free, _ = torch.cuda.mem_get_info()
-        memory.check_fits("This model in 4 bits" if precision == "nf4" else "This model in bfloat16", need + VRAM_MARGIN, free, "Free the GPU or set MODEL_ID to a smaller model.")
-    else:
-        what = "This model in full FP32" if precision == "fp32" else "This model in 4 bits"
-        advice = "Choose a smaller model (MODEL_ID), or hardware with more memory."
-        memory.check_fits(what, need + RAM_MARGIN, memory.ram_available_bytes(), advice)
+    margin = VRAM_MARGIN if device == "cuda" else RAM_MARGIN
+    return margin + sum(_stored_bytes(name, shape, device, precision) for name, shape in tensors)
 
 
-def _tensors(folder: Path) -> list[tuple[str, list[int]]]:
-    found = []
+def free_bytes(lane: str) -> int:
+    """What is free where the lane's weights would go."""
+    return torch.cuda.mem_get_info()[0] if lane.startswith("cuda") else memory.ram_available_bytes()
+
+
+def _tensors(folder: Path) -> list[tuple[str, Sequence[int]]]:
+    found: list[tuple[str, Sequence[int]]] = []
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as tensors:
             found += [(name, tensors.get_slice(name).get_shape()) for name in tensors.keys()]  # noqa: SIM118 - not a dict
     return found
 
 
-def _stored_bytes(name: str, shape: list[int], device: str, precision: str) -> int:
-    count = 1
-    for size in shape:
-        count *= size
+def _stored_bytes(name: str, shape: Sequence[int], device: str, precision: str) -> int:
+    count = math.prod(shape)
     if precision == "nf4" and len(shape) == 2 and "embed" not in name and "head" not in name:
         return count // 2 + count // 16
     return count * (4 if precision == "fp32" or (device == "cpu" and compute_dtype("cpu") == torch.float32) else 2)
@@ -116,7 +125,9 @@ def describe(model: PreTrainedModel, checkpoint: Checkpoint, lane: str, threads:
     floating = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     precision = _precision(four_bit, floating)
     if precision.lower() != lane.split(":")[1]:
-        raise InferenceError(f"The {lane} lane came out as {precision}, so it is not shown under that name. See the log, and check MODEL_ID's quantization settings.")
+        raise InferenceError(
+            f"The {lane} lane came out as {precision}, so it is not shown under that name. See the log, and check MODEL_ID's quantization settings."
+        )
     device = str(model.device)
     text_config = model.config.get_text_config()
     compute = {module.compute_dtype for _, module in four_bit} if four_bit else floating

@@ -12,15 +12,11 @@ from pathlib import Path
 import psutil
 
 from inference.errors import Refused
+from inference.units import size
 
 CGROUP = Path("/sys/fs/cgroup")
 GIB = 2**30
 UNLIMITED = 2**60
-
-
-def gib(count: float) -> str:
-    """Bytes in words, in powers of 1024: "3.20 GiB", "512 MiB"."""
-    return f"{count / GIB:.2f} GiB" if count >= GIB else f"{count / 2**20:.0f} MiB"
 
 
 def _number(path: Path) -> int | None:
@@ -89,7 +85,7 @@ def cpu_quota(root: Path = CGROUP) -> float | None:
 def check_fits(what: str, need: int, have: int, advice: str) -> None:
     """Raise Refused with need, have and `advice` where `need` bytes are more than `have`."""
     if need > have:
-        raise Refused(f"{what} needs about {gib(need)} and {gib(max(0, have))} is free, so it was not loaded. {advice}")
+        raise Refused(f"{what} needs about {size(need)} and {size(max(0, have))} is free, so it was not loaded. {advice}")
 
 
 class RamWatch:

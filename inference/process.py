@@ -6,6 +6,7 @@ stdin closes, so none is left behind however this process ends.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -28,7 +29,7 @@ class LaneProcess:
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
         self._write_lock = threading.Lock()
-        self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        self._child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, encoding="utf-8",
             start_new_session=True,
         )  # fmt: skip
@@ -62,10 +63,8 @@ class LaneProcess:
 
     def kill(self) -> None:
         """End the child and what it started, at once."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL) if hasattr(os, "killpg") else self._child.kill()
-        except ProcessLookupError:
-            pass
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Let the child end by closing its input; kill it if it doesn't within `timeout_s`."""
@@ -74,10 +73,8 @@ class LaneProcess:
                 self._child.stdin.close()
         except OSError:
             log.debug("stdin of lane process %d was closed", self.pid)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            pass
         self.kill()
         self._child.wait()
 

@@ -15,6 +15,7 @@ from inference.engine import LaneStatus
 from inference.events import Done, Request
 from inference.progress import Progress
 from inference.timing import Timings
+from inference.units import rate
 
 SCHEMA = "gpu-vs-cpu/1"
 FIGURES = ("ttft_s", "prefill_tps", "tpot_s", "decode_tps", "total_s", "queue_s", "turn_wait_s", "load_wait_s")
@@ -32,7 +33,12 @@ def build_record(lanes: list[LaneStatus], request: Request, mode: str, outcomes:
         "schema": SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "model": _model(used),
-        "request": {**asdict(request), "format": _format(request, outcomes), "mode": mode, "repeats": max((len(runs) for runs in outcomes.values()), default=0)},
+        "request": {
+            **asdict(request),
+            "format": _format(request, outcomes),
+            "mode": mode,
+            "repeats": max((len(runs) for runs in outcomes.values()), default=0),
+        },
         "environment": _environment(used),
         "lanes": rows,
         "verdict": _verdict(rows),
@@ -119,7 +125,9 @@ def _verdict(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def _pair(name: str, row: dict[str, Any], reference: dict[str, Any]) -> dict[str, Any] | None:
     if not row["n"]:
         return None
-    ratios = {short: _divide(row["median"][key], reference["median"][key]) for short, key in (("total", "total_s"), ("decode", "decode_tps"), ("ttft", "ttft_s"))}
+    ratios = {
+        short: _divide(row["median"][key], reference["median"][key]) for short, key in (("total", "total_s"), ("decode", "decode_tps"), ("ttft", "ttft_s"))
+    }
     load = _divide((row["load"] or {}).get("total_s"), (reference["load"] or {}).get("total_s"))
     return {"reference": REFERENCE, "other": name, **ratios, "load": load, "memory": _divide(row["weights_bytes"], reference["weights_bytes"])}
 
@@ -155,7 +163,9 @@ def _pair_text(record: dict[str, Any], pair: dict[str, Any]) -> str:
     name, base = lane_title(other), lane_title(reference)
     parts = []
     if pair["decode"]:
-        parts.append(f"wrote **{_times(pair['decode'], 'faster', 'slower')}** ({other['median']['decode_tps']:.1f} against {reference['median']['decode_tps']:.1f} tokens/s)")
+        parts.append(
+            f"wrote **{_times(pair['decode'], 'faster', 'slower')}** ({rate(other['median']['decode_tps'])} against {rate(reference['median']['decode_tps'])})"
+        )
     if pair["ttft"]:
         parts.append(f"gave its first token **{_times(1 / pair['ttft'], 'sooner', 'later')}**")
     if pair["memory"]:
@@ -186,4 +196,3 @@ def _answers_text(record: dict[str, Any]) -> str:
     if verdict["identical"]:
         return "The answers are identical, token for token."
     return f"The answers part at token {verdict['first_divergence'] + 1}.{length} One answer says nothing on quality."
-

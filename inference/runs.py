@@ -105,6 +105,22 @@ class Run:
         )
 
 
+@dataclass(frozen=True)
+class LaneStatus:
+    """A lane as seen from outside; `state` is off, starting, loading, ready, busy, failed or refused."""
+
+    key: str
+    name: str
+    state: str
+    reason: str | None
+    available: bool
+    hello: Hello | None
+    facts: LaneFacts | None
+    load: LoadFigures | None
+    progress: Loading | None
+    waiting: int
+
+
 @dataclass(eq=False)
 class Lane:
     """A lane's place in the engine: `key` as configured, `name` as its process says it really is."""
@@ -124,7 +140,7 @@ class Lane:
 
     @property
     def device(self) -> str | None:
-        """"cuda" or "cpu"; None while an automatic lane has not said which it is."""
+        """ "cuda" or "cpu"; None while an automatic lane has not said which it is."""
         device = self.name.split(":")[0]
         return None if device == "auto" else device
 
@@ -132,6 +148,11 @@ class Lane:
     def keeps_loaded(self) -> bool:
         """4-bit lanes are loaded at start and again after a death; the others at their first prompt."""
         return self.key.endswith(":nf4")
+
+    def status(self, waiting: int) -> LaneStatus:
+        """A snapshot for readers outside the engine; `waiting` runs are queued for this lane."""
+        available = self.hello is None or self.hello.available
+        return LaneStatus(self.key, self.name, self.state, self.reason, available, self.hello, self.facts, self.load, self.progress, waiting)
 
     def closed_loads(self, now: float) -> list[tuple[float, float]]:
         """The loading spans so far, one that is still open ending at `now`."""

@@ -22,7 +22,7 @@ from typing import Any  # noqa: E402
 
 from inference import memory  # noqa: E402
 from inference.errors import InferenceError, Refused  # noqa: E402
-from inference.events import Event, Failed, Hello, Loading, Request, encode  # noqa: E402
+from inference.events import Event, Failed, Hello, Request, encode  # noqa: E402
 from inference.settings import Settings, from_env  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -44,11 +44,11 @@ class Worker:
         self.emit(self.hello)
         while True:
             message = self.requests.get()
-            run_id = message.get("run_id")
+            run_id: str | None = message.get("run_id")
             try:
                 if message["do"] == "load":
                     self._load()
-                elif message["do"] == "generate":
+                elif message["do"] == "generate" and run_id:
                     self._generate(run_id, Request(**message["request"]))
             except InferenceError as error:
                 self.emit(Failed(run_id, str(error), isinstance(error, Refused)))

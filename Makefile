@@ -1,0 +1,31 @@
+# The verbs of this project. A virtual environment is made in .venv unless one is active.
+VENV ?= $(if $(VIRTUAL_ENV),$(VIRTUAL_ENV),.venv)
+PYTHON := $(VENV)/bin/python
+
+.PHONY: run test lint format install install-dev
+
+run: install
+	$(PYTHON) app.py
+
+test: install-dev
+	$(PYTHON) -m pytest
+
+lint: install-dev
+	$(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && $(PYTHON) -m mypy
+
+format: install-dev
+	$(PYTHON) -m ruff check --fix . && $(PYTHON) -m ruff format .
+
+install: $(VENV)/.installed
+install-dev: $(VENV)/.installed-dev
+
+$(VENV)/bin/python:
+	python3 -m venv $(VENV)
+
+$(VENV)/.installed: requirements.txt | $(VENV)/bin/python
+	$(PYTHON) -m pip install --disable-pip-version-check --quiet -r requirements.txt
+	touch $@
+
+$(VENV)/.installed-dev: requirements-dev.txt requirements.txt | $(VENV)/bin/python
+	$(PYTHON) -m pip install --disable-pip-version-check --quiet -r requirements-dev.txt
+	touch $@ $(VENV)/.installed

@@ -1,0 +1,132 @@
+"""`python -m inference compare | doctor`: the page's comparison on the command line, and what can run here.
+
+Results go to stdout (with `--json -` nothing but the record), progress and faults to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from inference.compare import compare
+from inference.engine import Engine
+from inference.errors import InferenceError
+from inference.events import FORMATS, MODES, Request
+from inference.progress import Progress
+from inference.report import verdict_text
+from inference.settings import Settings, from_env, parse_lanes
+from inference.table import text_table
+
+log = logging.getLogger(__name__)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    options = _parser().parse_args(arguments)
+    try:
+        settings = _settings(options)
+        return int(options.command(options, settings))
+    except InferenceError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped.", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m inference", description="Compare a 4-bit lane with a full-precision lane.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    one = commands.add_parser("compare", help="one prompt, answered by each lane")
+    one.set_defaults(command=_compare)
+    one.add_argument("--prompt", required=True)
+    one.add_argument("--system", default="")
+    one.add_argument("--format", choices=FORMATS, default="chat", help="chat template, or the prompt as it is")
+    one.add_argument("--max-new-tokens", type=int, default=50)
+    one.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
+    one.add_argument("--seed", type=int, default=0)
+    one.add_argument("--mode", choices=MODES, default="auto", help="auto: in turn where two lanes share a device")
+    one.add_argument("--repeats", type=int, default=1, help="with more than 1, after a warm-up that is not counted")
+    one.add_argument("--json", metavar="FILE", help="write the record there; - for stdout, and then nothing else")
+    check = commands.add_parser("doctor", help="devices, versions, limits, and which models fit")
+    check.set_defaults(command=_doctor)
+    for command in (one, check):
+        command.add_argument("--model", help="Hub id, folder or shape:NAME (MODEL_ID)")
+        command.add_argument("--lanes", help="such as cuda:nf4,cpu:fp32 (LANES)")
+    return parser
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    settings = from_env()
+    if options.model:
+        settings = replace(settings, model_id=options.model)
+    if options.lanes:
+        settings = replace(settings, lanes=parse_lanes(options.lanes))
+    return settings
+
+
+def _compare(options: argparse.Namespace, settings: Settings) -> int:
+    if options.repeats < 1:
+        raise InferenceError(f"--repeats must be 1 or more, not {options.repeats}.")
+    request = Request(options.prompt, options.system, options.format, options.max_new_tokens, options.temperature, options.seed)
+    request.check()
+    engine, status = Engine(settings), StatusLine()
+    engine.start()
+    try:
+        record = compare(engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show)
+    finally:
+        engine.close()
+        status.clear()
+    text = json.dumps(record, indent=2, ensure_ascii=False)
+    if options.json == "-":
+        print(text)
+    else:
+        if options.json:
+            Path(options.json).write_text(text + "\n", encoding="utf-8")
+        print(text_table(record) + "\n\n" + verdict_text(record).replace("**", ""))
+    failed = [lane for lane in record["lanes"].values() if not lane["n"]]
+    return 1 if failed else 0
+
+
+def _doctor(options: argparse.Namespace, settings: Settings) -> int:
+    from inference.doctor import report
+
+    lines, well = report(settings)
+    print("\n".join(lines))
+    return 0 if well else 1
+
+
+class StatusLine:
+    """One line on stderr that says where each lane is; on a pipe, a line whenever a phase changes."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, str] = {}
+        self._live = sys.stderr.isatty()
+
+    def show(self, lane: str, progress: Progress) -> None:
+        """Take over a lane's progress."""
+        words = progress.phase
+        if self._live and progress.phase == "decode":
+            words = f"decode {progress.n}"
+        elif progress.loading and progress.phase == "loading":
+            words = f"loading: {progress.loading.stage}"
+        if self._states.get(lane) != words:
+            self._states[lane] = words
+            line = " | ".join(f"{name} {state}" for name, state in self._states.items())
+            print(f"\r\033[K{line}" if self._live else line, end="" if self._live else "\n", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Leave an empty line behind."""
+        if self._live:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

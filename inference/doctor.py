@@ -1,0 +1,58 @@
+"""What this machine can run, as text: versions, devices, limits, each lane's state, and which models fit where.
+
+Runs in a process of its own (it imports torch). `report()` gives the lines and whether every lane can run.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from inference import loading, memory, shapes
+from inference.probe import cuda_reason, environment, probe, versions
+from inference.settings import Settings
+from inference.units import size
+
+
+def report(settings: Settings) -> tuple[list[str], bool]:
+    """Lines to print, and True when each of the settings' lanes can run."""
+    found = [probe(lane) for lane in settings.lanes]
+    lines = ["Versions", *(f"  {name} {version}" for name, version in versions().items()), "", "Hardware", *_hardware(settings), "", "Lanes"]
+    for lane in found:
+        note = f" ({lane.reason})" if lane.reason else ""
+        lines.append(f"  {lane.lane}: {'can run' if lane.available else 'can not run'}{note}")
+    lines += ["", "Models that fit", *_fits([lane.lane for lane in found if lane.available])]
+    return lines, all(lane.available for lane in found)
+
+
+def _hardware(settings: Settings) -> list[str]:
+    facts = environment()
+    quota = memory.cpu_quota()
+    lines = [
+        f"  CPU: {facts['cpu']}, {memory.cpu_threads(settings.threads)} threads for a lane" + (f" (quota {quota:g} CPUs)" if quota else ""),
+        f"  RAM: {size(facts['ram_limit_bytes'])} limit, {size(memory.ram_available_bytes())} free",
+    ]
+    reason = cuda_reason()
+    if reason:
+        return [*lines, f"  GPU: {reason}"]
+    free, _ = torch.cuda.mem_get_info()
+    return [*lines, f"  GPU: {facts['gpu']}, {size(facts['gpu_memory_bytes'])}, {size(free)} free, driver {facts['driver'] or 'unknown'}"]
+
+
+def _fits(lanes: list[str]) -> list[str]:
+    lines = []
+    for name in shapes.names():
+        tensors = _meta_tensors(json.loads((shapes.FOLDER / f"{name}.json").read_text())["config"])
+        for lane in lanes:
+            need, have = loading.needed_bytes(tensors, lane), loading.free_bytes(lane)
+            lines.append(f"  {name} on {lane}: {'fits' if need <= have else 'does not fit'}, needs about {size(need)} of {size(have)} free")
+    return lines
+
+
+def _meta_tensors(config: dict[str, Any]) -> list[tuple[str, tuple[int, ...]]]:
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+    return [(name, tuple(parameter.shape)) for name, parameter in model.named_parameters()]
