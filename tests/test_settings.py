@@ -1,0 +1,61 @@
+"""Settings come from the environment once, are checked, and the README's table tells the same."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from inference.errors import InferenceError
+from inference.settings import VARIABLES, Settings, from_env, parse_lanes
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def test_defaults_need_no_environment():
+    settings = from_env({})
+    assert settings == Settings() and settings.lanes == ("auto:nf4", "cpu:fp32")
+
+
+def test_settings_survive_the_trip_to_a_child_process():
+    settings = Settings("a/b", "c/d", ("cpu:nf4",), "/x", 3, True, "u:p", "0.0.0.0", 7000)
+    assert from_env(settings.to_env()) == settings
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{"LANES": "tpu:int8"}, {"LANES": "cpu:nf4,cpu:nf4"}, {"AUTH": "nobody"}, {"GRADIO_SERVER_PORT": "many"}, {"GRADIO_SERVER_PORT": "70000"}, {"CPU_THREADS": "-1"}],
+)
+def test_bad_settings_get_a_sentence(environ):
+    with pytest.raises(InferenceError):
+        from_env(environ)
+
+
+def test_secrets_are_not_printed():
+    assert "hunter2" not in str(Settings(auth="me:hunter2")) and "hunter2" not in repr(Settings(auth="me:hunter2"))
+
+
+def test_the_merged_copy_is_for_the_full_precision_cpu_lane_only():
+    settings = Settings(model_id="a", cpu_model_id="b")
+    assert [settings.model_for(lane) for lane in ("cuda:nf4", "cpu:nf4", "cpu:fp32")] == ["a", "a", "b"]
+
+
+def test_an_unwritable_cache_folder_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InferenceError, match="CACHE_DIR"):
+        Settings(cache_dir=str(tmp_path / "file" / "below")).cache_path()
+
+
+def test_lanes_are_split_at_commas():
+    assert parse_lanes(" cpu:nf4 , cpu:fp32") == ("cpu:nf4", "cpu:fp32")
+
+
+def test_the_readme_lists_every_variable_and_no_other():
+    table = README.split("<!-- settings -->")[1]
+    assert set(re.findall(r"`([A-Z_]+)`", table)) == set(VARIABLES.values())
+
+
+def test_the_readme_lists_every_flag_and_no_other():
+    from app import parse_arguments_help
+
+    table = README.split("<!-- settings -->")[1]
+    assert set(re.findall(r"`(--[a-z-]+)", table)) == set(re.findall(r"(--[a-z-]+)", parse_arguments_help())) - {"--help"}
