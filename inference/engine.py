@@ -275,19 +275,27 @@ class Engine:
         self._send(lane, do="generate", run_id=run.id, request=asdict(run.comparison.request))
 
     def _watch(self) -> None:
-        """End lanes that don't stop when told to, and runs that nobody reads."""
         while not self._closing.wait(0.5):
-            with self._lock:
-                now = self._clock()
-                for lane in self._lanes.values():
-                    run = lane.current
-                    if run and run.t_stop and now - run.t_stop > STOP_PATIENCE_S and lane.state not in LOADING_STATES:
-                        log.warning("lane %s did not stop in %.0f s; its process is ended", lane.name, STOP_PATIENCE_S)
-                        lane.deaths -= 1
-                        self._processes[lane.key].kill()
-                        run.t_stop = now
-                for run in list(self._runs.values()):
-                    if not run.read_by_someone and now - run.t_accept > READER_PATIENCE_S:
-                        self.stop(run.id)
-                        if run.ended:
-                            del self._runs[run.id]
+            self.end_silent_lanes()
+            self.end_unread_runs()
+
+    def end_silent_lanes(self) -> None:
+        """End the process of each lane that has not answered a stop in time; its run ends as stopped."""
+        with self._lock:
+            now = self._clock()
+            for lane in self._lanes.values():
+                run = lane.current
+                if run and run.t_stop and now - run.t_stop > STOP_PATIENCE_S and lane.state not in LOADING_STATES:
+                    log.warning("lane %s did not stop in %.0f s; its process is ended", lane.name, STOP_PATIENCE_S)
+                    lane.deaths -= 1
+                    run.t_stop = now
+                    self._processes[lane.key].kill()
+
+    def end_unread_runs(self) -> None:
+        """Stop the runs that were accepted and then never read, so that they hold nobody up."""
+        with self._lock:
+            for run in list(self._runs.values()):
+                if not run.read_by_someone and self._clock() - run.t_accept > READER_PATIENCE_S:
+                    self.stop(run.id)
+                    if run.ended:
+                        del self._runs[run.id]

@@ -15,7 +15,7 @@ from inference.errors import InferenceError
 from inference.events import Request
 
 TURN_ENDS = ("<|im_end|>", "<end_of_turn>", "<turn|>", "<|eot_id|>", "<|end|>", "<|eom_id|>", "<|endoftext|>", "</s>")
-LONGEST_TAIL = 4
+LONGEST_TAIL = 3  # characters that an unfinished one can show as
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, request: Request) -> tuple[list[int], str]:
@@ -61,30 +61,28 @@ class TextStream:
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
         self._ids: list[int] = []
-        self._sent_ids, self._context = 0, 0
+        self._window, self._whole = 0, 0  # where the ids still decoded begin, and up to where they were whole
+        self._sent = 0  # characters of the window's text that are out
         self.text = ""
 
     def add(self, token_id: int) -> str:
         """The text that this id completes; empty while a character is incomplete."""
         self._ids.append(token_id)
-        before = self._decode(self._ids[self._context : self._sent_ids])
-        now = self._decode(self._ids[self._context :])
-        incomplete = now.endswith("\ufffd") and len(self._ids) - self._sent_ids <= LONGEST_TAIL
-        if incomplete or len(now) <= len(before) or not now.startswith(before):
-            return ""
-        self._context, self._sent_ids = self._sent_ids, len(self._ids)
-        return self._send(now[len(before) :])
+        now = self._decode(self._ids[self._window :])
+        tail = min(LONGEST_TAIL, len(now) - len(now.rstrip("\ufffd")))
+        delta = now[self._sent : len(now) - tail]
+        self._sent += len(delta)
+        self.text += delta
+        if not tail and delta:
+            self._window, self._whole = self._whole, len(self._ids)
+            self._sent = len(self._decode(self._ids[self._window :]))
+        return delta
 
     def finish(self) -> str:
         """The rest, so that everything together is the one-shot decoding."""
         whole = self._decode(self._ids)
-        if whole.startswith(self.text):
-            return self._send(whole[len(self.text) :])
+        delta = whole[len(self.text) :] if whole.startswith(self.text) else ""
         self.text = whole
-        return ""
-
-    def _send(self, delta: str) -> str:
-        self.text += delta
         return delta
 
     def _decode(self, ids: list[int]) -> str:

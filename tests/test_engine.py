@@ -1,0 +1,293 @@
+"""Order, waits, stops and deaths: what the engine promises, on fake processes and a fake clock."""
+
+import pytest
+
+from inference.errors import InferenceError
+from inference.events import Done, Failed, Loading, Queued, Request, Text
+from tests.fakes import Stage
+
+
+@pytest.fixture
+def stage():
+    stage = Stage()
+    yield stage
+    stage.engine.close()
+
+
+@pytest.fixture
+def loaded(stage):
+    stage.lanes["auto:nf4"].ready()
+    return stage
+
+
+def runs(comparison):
+    return comparison.runs["auto:nf4"], comparison.runs["cpu:fp32"]
+
+
+def last(stage, run):
+    return stage.drain(run)[-1]
+
+
+def test_only_the_4bit_lane_is_started_and_told_to_load(stage):
+    assert stage.starts == ["auto:nf4"]
+    assert [m["do"] for m in stage.lanes["auto:nf4"].sent] == ["load"]
+
+
+def test_the_fp32_lane_is_started_once_however_many_ask(loaded):
+    for _ in range(5):
+        loaded.ask(mode="together")
+    assert loaded.starts.count("cpu:fp32") == 1
+
+
+def test_lanes_on_one_device_take_turns_and_say_so(loaded):
+    four, full = runs(comparison := loaded.ask())
+    assert comparison.mode == "in-turn"
+    assert loaded.lanes["auto:nf4"].asked == [four.id] and "cpu:fp32" not in loaded.lanes
+    assert loaded.drain(full)[-1] == Queued(full.id, 0, "turn")
+    loaded.lanes["auto:nf4"].begin()
+    loaded.lanes["auto:nf4"].finish()
+    assert loaded.lanes["cpu:fp32"].asked == [full.id]
+
+
+def test_lanes_on_two_devices_run_together():
+    stage = Stage(("cuda:nf4", "cpu:fp32"))
+    stage.lanes["cuda:nf4"].ready()
+    comparison = stage.ask()
+    assert comparison.mode == "together"
+    assert stage.lanes["cuda:nf4"].asked and stage.lanes["cpu:fp32"].asked
+    stage.engine.close()
+
+
+def test_a_run_in_turn_waits_for_other_visitors_and_they_for_it(loaded):
+    loaded.ask(mode="together")
+    first = loaded.lanes
+    second = loaded.ask(mode="in-turn")
+    third = loaded.ask(mode="together")
+    first["auto:nf4"].begin()
+    first["auto:nf4"].finish()
+    assert len(first["auto:nf4"].asked) == 1, "the fp32 lane is still busy with the first visitor"
+    first["cpu:fp32"].ready()
+    first["cpu:fp32"].begin()
+    first["cpu:fp32"].finish()
+    assert first["auto:nf4"].asked[-1] == second.runs["auto:nf4"].id
+    first["auto:nf4"].begin()
+    first["auto:nf4"].finish()
+    assert first["cpu:fp32"].asked[-1] == second.runs["cpu:fp32"].id
+    assert third.runs["auto:nf4"].id not in first["auto:nf4"].asked
+    first["cpu:fp32"].begin()
+    first["cpu:fp32"].finish()
+    assert first["auto:nf4"].asked[-1] == third.runs["auto:nf4"].id and first["cpu:fp32"].asked[-1] == third.runs["cpu:fp32"].id
+
+
+def test_waits_are_split_into_load_turn_and_queue(stage):
+    four, full = runs(stage.ask())
+    stage.lanes["auto:nf4"].hello()
+    stage.clock.now += 3
+    stage.lanes["auto:nf4"].loaded()
+    stage.lanes["auto:nf4"].begin()
+    stage.clock.now += 2
+    stage.lanes["auto:nf4"].finish()
+    done = last(stage, four)
+    assert (done.load_wait_s, done.turn_wait_s) == (3, 0)
+    stage.lanes["cpu:fp32"].hello()
+    stage.lanes["cpu:fp32"].emit(Loading("reading weights"))
+    stage.clock.now += 7
+    stage.lanes["cpu:fp32"].loaded()
+    stage.lanes["cpu:fp32"].begin()
+    stage.lanes["cpu:fp32"].finish()
+    done = last(stage, full)
+    assert (done.turn_wait_s, done.load_wait_s, done.queue_s) == (5, 7, 0)
+
+
+def test_waiting_behind_another_visitor_is_queue_and_the_position_is_told(loaded):
+    loaded.ask(mode="together")
+    four, _ = runs(loaded.ask(mode="together"))
+    assert Queued(four.id, 1, "lane") in loaded.drain(four)
+    loaded.lanes["auto:nf4"].begin()
+    loaded.clock.now += 5
+    loaded.lanes["auto:nf4"].finish()
+    loaded.lanes["auto:nf4"].begin()
+    loaded.lanes["auto:nf4"].finish()
+    assert last(loaded, four).queue_s == 5
+
+
+def test_alone_and_contended_runs_are_told_apart(loaded):
+    four, full = runs(loaded.ask(mode="together"))
+    loaded.lanes["auto:nf4"].begin()
+    loaded.lanes["auto:nf4"].finish()
+    assert last(loaded, four).alone is False
+    loaded.lanes["cpu:fp32"].ready()
+    loaded.lanes["cpu:fp32"].begin()
+    loaded.lanes["cpu:fp32"].finish()
+    four, _ = runs(loaded.ask(mode="in-turn"))
+    loaded.lanes["auto:nf4"].begin()
+    loaded.lanes["auto:nf4"].finish()
+    assert last(loaded, four).alone is True
+
+
+def test_a_prompt_that_becomes_other_ids_in_the_second_lane_fails_with_a_sentence(loaded):
+    _, full = runs(loaded.ask(mode="together"))
+    loaded.lanes["auto:nf4"].begin((1, 2))
+    loaded.lanes["cpu:fp32"].ready()
+    loaded.lanes["cpu:fp32"].begin((1, 9))
+    event = last(loaded, full)
+    assert isinstance(event, Failed) and "tokenizer" in event.message
+
+
+def test_stop_before_the_turn_ends_at_once_and_sends_nothing(loaded):
+    _, full = runs(loaded.ask(mode="in-turn"))
+    loaded.engine.stop(full.id)
+    assert last(loaded, full).finish_reason == "stopped"
+    loaded.lanes["auto:nf4"].begin()
+    loaded.lanes["auto:nf4"].finish()
+    assert "cpu:fp32" not in loaded.lanes
+
+
+def test_stop_while_decoding_is_passed_on_and_the_lane_ends_the_run(loaded):
+    four, _ = runs(loaded.ask())
+    lane = loaded.lanes["auto:nf4"]
+    lane.begin()
+    loaded.engine.stop(four.id)
+    assert lane.sent[-1] == {"do": "stop", "run_id": four.id}
+    lane.finish(reason="stopped")
+    assert last(loaded, four).finish_reason == "stopped" and loaded.state("auto:nf4") == "ready"
+
+
+def test_stop_during_the_load_frees_the_reader_and_keeps_the_load(loaded):
+    _, full = runs(loaded.ask(mode="together"))
+    loaded.engine.stop(full.id)
+    assert last(loaded, full).finish_reason == "stopped"
+    loaded.lanes["cpu:fp32"].ready()
+    assert loaded.state("cpu:fp32") == "busy"
+    loaded.lanes["cpu:fp32"].finish(reason="stopped")
+    assert loaded.state("cpu:fp32") == "ready"
+
+
+def test_a_lane_that_does_not_answer_a_stop_is_ended(loaded):
+    four, _ = runs(loaded.ask())
+    old = loaded.lanes["auto:nf4"]
+    old.begin()
+    loaded.engine.stop(four.id)
+    loaded.clock.now += 6
+    loaded.engine.end_silent_lanes()
+    assert old.killed
+    old.exit(-9)
+    assert last(loaded, four).finish_reason == "stopped"
+    assert loaded.lanes["auto:nf4"] is not old
+
+
+def test_closing_the_iterator_stops_the_run(loaded):
+    four, _ = runs(loaded.ask())
+    events = loaded.engine.events(four.id)
+    next(events)
+    loaded.lanes["auto:nf4"].begin()
+    events.close()
+    assert {"do": "stop", "run_id": four.id} in loaded.lanes["auto:nf4"].sent
+
+
+def test_a_run_that_nobody_reads_is_stopped(loaded):
+    four, full = runs(loaded.ask())
+    loaded.clock.now += 20
+    loaded.engine.end_unread_runs()
+    assert full.ended and {"do": "stop", "run_id": four.id} in loaded.lanes["auto:nf4"].sent
+
+
+def test_a_killed_lane_fails_its_run_keeps_the_text_and_the_other_lane_goes_on(loaded):
+    four, full = runs(loaded.ask(mode="together"))
+    old = loaded.lanes["auto:nf4"]
+    old.begin()
+    old.emit(Text(four.id, "half an ans", 3, 0.3))
+    old.exit(-9)
+    event = last(loaded, four)
+    assert isinstance(event, Failed) and "signal 9" in event.message and four.text == "half an ans"
+    loaded.lanes["cpu:fp32"].ready()
+    loaded.lanes["cpu:fp32"].begin()
+    loaded.lanes["cpu:fp32"].finish()
+    assert isinstance(last(loaded, full), Done)
+    loaded.lanes["auto:nf4"].ready()
+    four, _ = runs(loaded.ask(mode="together"))
+    assert loaded.lanes["auto:nf4"].asked == [four.id]
+
+
+def test_the_4bit_lane_is_restarted_at_once_and_the_fp32_lane_at_the_next_prompt(loaded):
+    loaded.ask(mode="together")
+    loaded.lanes["cpu:fp32"].exit(-9)
+    assert loaded.starts == ["auto:nf4", "cpu:fp32"]
+    loaded.lanes["auto:nf4"].begin()
+    loaded.lanes["auto:nf4"].exit(1)
+    assert loaded.starts == ["auto:nf4", "cpu:fp32", "auto:nf4"]
+    loaded.lanes["auto:nf4"].ready()
+    loaded.ask(mode="together")
+    assert loaded.starts[-1] == "cpu:fp32"
+
+
+def test_after_three_deaths_a_lane_stays_failed_until_asked(stage):
+    for _ in range(3):
+        stage.lanes["auto:nf4"].exit(1)
+    assert stage.state("auto:nf4") == "failed" and len(stage.starts) == 3
+    four, _ = runs(stage.ask())
+    assert isinstance(last(stage, four), Failed)
+    stage.engine.retry("auto:nf4")
+    assert stage.starts.count("auto:nf4") == 4 and stage.state("auto:nf4") == "starting"
+
+
+def test_a_refused_load_is_told_and_tried_again_at_the_next_prompt(loaded):
+    _, full = runs(loaded.ask(mode="together"))
+    lane = loaded.lanes["cpu:fp32"]
+    lane.hello()
+    lane.emit(Failed(None, "needs 15 GiB", True))
+    assert last(loaded, full).message == "needs 15 GiB" and loaded.state("cpu:fp32") == "refused"
+    loaded.lanes["auto:nf4"].begin()
+    loaded.lanes["auto:nf4"].finish()
+    _, full = runs(loaded.ask(mode="together"))
+    assert lane.asked[-1] == full.id
+
+
+def test_a_lane_without_its_device_gives_its_reason():
+    stage = Stage(("cuda:nf4", "cpu:fp32"))
+    stage.lanes["cuda:nf4"].hello(available=False, reason="no CUDA device")
+    run = stage.ask().runs["cuda:nf4"]
+    assert last(stage, run).message == "no CUDA device"
+    stage.engine.close()
+
+
+def test_a_slow_reader_gets_joined_texts_and_nothing_is_lost(loaded):
+    four, _ = runs(loaded.ask())
+    loaded.drain(four)
+    loaded.lanes["auto:nf4"].begin()
+    for n in range(2000):
+        loaded.lanes["auto:nf4"].emit(Text(four.id, "x", n + 1, n / 1000))
+    events = loaded.drain(four)
+    assert len(events) == 2 and events[-1].delta == "x" * 2000 and events[-1].n == 2000
+
+
+def test_events_of_an_old_process_are_ignored(loaded):
+    four, _ = runs(loaded.ask())
+    old = loaded.lanes["auto:nf4"]
+    old.exit(1)
+    old.emit(Text(four.id, "ghost", 1, 0.1))
+    assert isinstance(last(loaded, four), Failed) and four.text == ""
+
+
+def test_bad_requests_and_unknown_lanes_are_refused_before_anything_runs(loaded):
+    with pytest.raises(InferenceError, match="empty"):
+        loaded.ask(prompt="  ")
+    with pytest.raises(InferenceError, match="cuda:bf16"):
+        loaded.engine.submit(Request("hi"), lanes=("cuda:bf16",))
+    assert loaded.lanes["auto:nf4"].asked == []
+
+
+def test_a_run_is_read_once_and_forgotten(loaded):
+    four, _ = runs(loaded.ask())
+    loaded.lanes["auto:nf4"].begin()
+    loaded.lanes["auto:nf4"].finish()
+    list(loaded.engine.events(four.id))
+    with pytest.raises(InferenceError):
+        next(loaded.engine.events(four.id))
+
+
+def test_close_ends_runs_and_processes(loaded):
+    four, full = runs(loaded.ask(mode="together"))
+    loaded.engine.close()
+    assert isinstance(last(loaded, four), Failed) and isinstance(last(loaded, full), Failed)
+    assert all(process.closed for process in loaded.lanes.values())
