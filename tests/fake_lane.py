@@ -1,7 +1,8 @@
 """A lane process without a model: speaks the worker's protocol, emits scripted tokens with scripted delays.
 
-`python tests/fake_lane.py LANE`; the script is JSON in FAKE_LANE, keyed by lane (or "*"): load_s, first_s, token_s,
-tokens, chunk (tokens per text event), fail_at, die_at (token numbers), say (the words to repeat).
+`python tests/fake_lane.py LANE`; the script is JSON in FAKE_LANE, or in the file FAKE_LANE_FILE, which is read again for
+every answer; keyed by lane (or "*"): load_s, first_s, token_s, tokens, chunk (tokens per text event), fail_at, die_at
+(token numbers), say (the words to repeat), hello_s (delay before it says what it is), dies_at_start.
 """
 
 from __future__ import annotations
@@ -41,11 +42,15 @@ def facts(lane: str) -> LaneFacts:
 class FakeLane:
     def __init__(self, lane: str) -> None:
         self.lane = lane.replace("auto", "cpu")
-        scripts = json.loads(os.environ.get("FAKE_LANE", "{}"))
-        self.script = {**scripts.get("*", {}), **scripts.get(self.lane, {})}
+        self.script = self.read_script()
         self.requests: queue.Queue = queue.Queue()
         self.stopped: set[str] = set()
         self.loaded = False
+
+    def read_script(self) -> dict:
+        path = os.environ.get("FAKE_LANE_FILE")
+        scripts = json.loads(Path(path).read_text("utf-8") if path else os.environ.get("FAKE_LANE", "{}"))
+        return {**scripts.get("*", {}), **scripts.get(self.lane, {})}
 
     def read(self) -> None:
         for line in sys.stdin:
@@ -67,7 +72,8 @@ class FakeLane:
         self.loaded = True
 
     def generate(self, run_id: str, request: dict) -> None:
-        script, watch = self.script, Stopwatch()
+        self.script = script = self.read_script()
+        watch = Stopwatch()
         limit = min(request["max_new_tokens"], script.get("tokens", 12))
         emit(Prefill(run_id, (1, 2, 3, 4), request["format"], watch.start()))
         text, pending, ids = "", "", []
@@ -91,6 +97,9 @@ class FakeLane:
 
     def run(self) -> None:
         threading.Thread(target=self.read, daemon=True).start()
+        if self.script.get("dies_at_start"):
+            os._exit(3)
+        time.sleep(self.script.get("hello_s", 0))
         emit(Hello(self.lane, self.lane.split(":")[0], {"torch": "fake"}, {"cpu": "Fake processor"}, reason="no CUDA device" if "nf4" in self.lane else None))
         while True:
             message = self.requests.get()

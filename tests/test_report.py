@@ -1,0 +1,75 @@
+"""The record and its sentences: ratios the right way round, nothing credited to the wrong cause, unknown is null."""
+
+from dataclasses import replace
+
+from inference.events import Done, Hello, LoadFigures, Request
+from inference.progress import Progress
+from inference.report import build_record, verdict_text
+from inference.runs import LaneStatus
+from inference.table import text_table
+from inference.timing import Timings
+from tests.fake_lane import facts
+
+
+def status(name, available=True):
+    hello = Hello(name, name.split(":")[0], {"torch": "2.13.0"}, {"cpu": "c", "ram_limit_bytes": 8})
+    return LaneStatus(name, name, "ready", None, available, hello, facts(name), LoadFigures(2.0 if "fp32" in name else 1.0), None, 0)
+
+
+def ended(tps, ids=(1, 2, 3), reason="stop", total=None):
+    timings = Timings(0.1, 40.0, 1 / tps, tps, total or 0.1 + 2 / tps, (0.1, 0.2, 0.3))
+    return Progress(0.0, "done", "abc", len(ids), done=Done("r", reason, "abc", tuple(ids), 4, timings, t_start=1.0, path="eager", warm=True, alone=True))
+
+
+def record_of(**runs):
+    outcomes = {name.replace("_", ":"): value if isinstance(value, list) else [value] for name, value in runs.items()}
+    return build_record([status(name) for name in outcomes], Request("hi"), "in-turn", outcomes)
+
+
+def test_ratios_are_other_over_reference():
+    record = record_of(cuda_nf4=ended(100), cpu_fp32=ended(10))
+    pair = record["verdict"]["pairs"][0]
+    assert pair["reference"] == "cpu:fp32" and pair["other"] == "cuda:nf4"
+    assert abs(pair["decode"] - 10) < 1e-9 and pair["load"] == 0.5 and pair["memory"] == 600 / 4000
+    assert record["verdict"]["identical"] is True and record["verdict"]["first_divergence"] is None
+
+
+def test_the_sentence_does_not_credit_quantization_with_the_devices_speed():
+    text = verdict_text(record_of(cuda_nf4=ended(100), cpu_fp32=ended(10)))
+    assert "10.0 times faster" in text and "not the quantization" in text
+    assert "GPU" not in verdict_text(record_of(cpu_nf4=ended(100), cpu_fp32=ended(10)))
+
+
+def test_a_slower_lane_is_called_slower():
+    assert "2.0 times slower" in verdict_text(record_of(cpu_nf4=ended(5), cpu_fp32=ended(10)))
+
+
+def test_different_answers_are_told_neutrally_with_their_lengths():
+    record = record_of(cpu_nf4=ended(5, (1, 2, 9, 4)), cpu_fp32=ended(10))
+    text = verdict_text(record)
+    assert record["verdict"]["first_divergence"] == 2 and record["verdict"]["identical"] is False
+    assert "part at token 3" in text and "3 and 4 tokens" in text
+    assert not any(word in text.lower() for word in ("wrong", "worse", "error", "damage"))
+
+
+def test_no_speed_up_from_a_stopped_or_failed_run():
+    stopped = replace(ended(5), phase="stopped", done=replace(ended(5).done, finish_reason="stopped"))
+    failed = Progress(0.0, "failed", "half", 2, error="It died.")
+    for other in (stopped, failed):
+        record = record_of(cpu_nf4=other, cpu_fp32=ended(10))
+        assert record["verdict"]["pairs"] == [] and "No speed-up" in verdict_text(record)
+    run = record["lanes"]["cpu:nf4"]["runs"][0]
+    assert (run["finish_reason"], run["error"], run["text"], run["decode_tps"]) == ("failed", "It died.", "half", None)
+    assert "It died." in text_table(record)
+
+
+def test_repeats_give_median_min_max_and_n():
+    record = record_of(cpu_nf4=[ended(5), ended(7), ended(30)], cpu_fp32=[ended(10)] * 3)
+    lane = record["lanes"]["cpu:nf4"]
+    assert (round(lane["median"]["decode_tps"]), round(lane["min"]["decode_tps"]), round(lane["max"]["decode_tps"]), lane["n"]) == (7, 5, 30, 3)
+
+
+def test_device_and_precision_effects_need_the_bridge_lanes():
+    record = record_of(cuda_nf4=ended(100), cuda_bf16=ended(200), cpu_fp32=ended(10))
+    assert abs(record["verdict"]["device_effect"] - 20) < 1e-9 and abs(record["verdict"]["precision_effect"] - 0.5) < 1e-9
+    assert record_of(cuda_nf4=ended(100), cpu_fp32=ended(10))["verdict"]["device_effect"] is None
