@@ -33,7 +33,7 @@ class Lane:
     def __init__(self, name: str, settings: Settings, import_s: float = 0.0) -> None:
         self.name, self.settings = name, settings
         self.device = name.split(":")[0]
-        self.threads = memory.cpu_threads(settings.threads)
+        self.threads = torch.get_num_threads()
         self.ram = memory.RamWatch()
         self.checkpoint: Checkpoint | None = None
         self.tokenizer: PreTrainedTokenizerBase | None = None

@@ -172,7 +172,7 @@ def _pair_text(record: dict[str, Any], pair: dict[str, Any]) -> str:
         parts.append(f"holds its weights in **{pair['memory']:.2f} times** the memory")
     sentence = f"{name} " + ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1] + f", compared with {base}."
     if other["device"] != reference["device"]:
-        sentence += " Most of the difference in speed is GPU against CPU, not the quantization."
+        sentence += " Device and precision differ at once here, so the speed is not the quantization's doing."
     return sentence
 
 

@@ -105,17 +105,16 @@ class Worker:
 def _start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
     """Set the threads, import the heavy libraries, find the device; (None, hello) where the lane can't run."""
     began = time.perf_counter()
-    threads = memory.cpu_threads(settings.threads)
-    os.environ["OMP_NUM_THREADS"] = str(threads)
+    os.environ["OMP_NUM_THREADS"] = str(memory.cpu_threads(settings.threads))
     import torch
     import transformers
 
-    torch.set_num_threads(threads)
     transformers.logging.set_verbosity_error()
     from inference.lane import Lane
-    from inference.probe import environment, probe, versions
+    from inference.probe import cuda_reason, environment, probe, versions
 
     found = probe(name)
+    torch.set_num_threads(memory.cpu_threads(settings.threads, beside_gpu=cuda_reason() is None))
     hello = Hello(found.lane, found.lane.split(":")[0], versions(), environment(), found.reason, found.available)
     lane = Lane(found.lane, settings, time.perf_counter() - began) if found.available else None
     return lane, hello

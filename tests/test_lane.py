@@ -15,7 +15,7 @@ from inference.settings import Settings
 from tests.real import answer, loaded_lane, plain_ids
 from tests.tiny import make_checkpoint
 
-LANES = ("cpu:fp32", "cpu:nf4")
+LANES = ("cpu:fp32", "cpu:nf4", *(("cuda:nf4", "cuda:bf16") if torch.cuda.is_available() else ()))
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +37,15 @@ def test_the_tokens_are_those_of_plain_generate(lane, folder):
 
 def test_labels_are_read_off_the_loaded_model(lane):
     facts = lane.facts
-    if lane.name == "cpu:fp32":
-        assert (facts.precision, facts.storage_dtype, facts.quantization) == ("FP32", "float32", None)
-        assert {p.dtype for p in lane.model.parameters()} == {torch.float32}
+    device, precision = lane.name.split(":")
+    if precision != "nf4":
+        dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+        assert (facts.precision.lower(), facts.storage_dtype, facts.quantization) == (precision, str(dtype).removeprefix("torch."), None)
+        assert {p.dtype for p in lane.model.parameters()} == {dtype}
     else:
         assert facts.precision == "NF4" and facts.quantization["type"] == "nf4" and facts.quantization["layers"] == 14
         assert any("embed_tokens" in name for name in facts.kept_16bit)
-    assert facts.device == "cpu" and facts.architecture == "Gemma3ForCausalLM" and facts.has_chat_template
+    assert facts.device == device and {p.device.type for p in lane.model.parameters()} == {device} and facts.architecture == "Gemma3ForCausalLM" and facts.has_chat_template
 
 
 def test_weights_are_counted_once_and_with_their_scales(lane):

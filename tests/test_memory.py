@@ -50,6 +50,14 @@ def test_threads_are_never_more_than_the_quota_and_never_none(tmp_path):
     assert memory.cpu_threads(asked=7, root=tmp_path) == 7
 
 
+def test_a_core_is_left_to_the_gpu_lane_where_there_are_enough(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory.os, "sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.setattr(memory.psutil, "cpu_count", lambda logical: 16)
+    assert memory.cpu_threads(root=tmp_path) == 16 and memory.cpu_threads(beside_gpu=True, root=tmp_path) == 15
+    v2(tmp_path, cpu_max="200000 100000")
+    assert memory.cpu_threads(beside_gpu=True, root=tmp_path) == 2
+
+
 def test_what_does_not_fit_is_refused_with_need_and_have():
     with pytest.raises(Refused, match="17.00 GiB.*15.00 GiB.*smaller"):
         memory.check_fits("This model", 17 * GIB, 15 * GIB, "Take a smaller one.")
