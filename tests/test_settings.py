@@ -55,7 +55,17 @@ def test_the_readme_lists_every_variable_and_no_other():
 
 
 def test_the_readme_lists_every_flag_and_no_other():
-    from app import parse_arguments_help
+    from app import FLAGS
 
     table = README.split("<!-- settings -->")[1]
-    assert set(re.findall(r"`(--[a-z-]+)", table)) == set(re.findall(r"(--[a-z-]+)", parse_arguments_help())) - {"--help"}
+    assert {flag: variable for variable, flag in re.findall(r"^\| `([A-Z_]+)` \| `(--[a-z]+)`", table, re.M)} == {
+        flag: VARIABLES[name] for flag, (name, _) in FLAGS.items()
+    }
+
+
+def test_the_readme_s_front_matter_fits_what_is_installed():
+    import gradio
+
+    front = README.split("---")[1]
+    assert f"sdk_version: {gradio.__version__}\n" in front and "sdk: gradio\n" in front and "app_file: app.py\n" in front
+    assert len(re.search(r"short_description: (.*)", front)[1]) <= 60
