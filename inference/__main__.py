@@ -1,4 +1,5 @@
-"""`python -m inference compare | doctor`: the page's comparison on the command line, and what can run here.
+"""`python -m inference compare | bench | doctor`: the page's comparison on the command line, our lanes against
+plain `generate`, and what can run here.
 
 Results go to stdout (with `--json -` nothing but the record), progress and faults to stderr.
 """
@@ -23,6 +24,7 @@ from inference.settings import Settings, from_env, parse_lanes
 from inference.table import text_table
 
 log = logging.getLogger(__name__)
+DEFAULT_PROMPT = "hello good morning may i see the menu"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,9 +57,16 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--mode", choices=MODES, default="auto", help="auto: in turn where two lanes share a device")
     one.add_argument("--repeats", type=int, default=1, help="with more than 1, after a warm-up that is not counted")
     one.add_argument("--json", metavar="FILE", help="write the record there; - for stdout, and then nothing else")
+    ours = commands.add_parser("bench", help="each lane against plain generate, A B A B")
+    ours.set_defaults(command=_bench)
+    ours.add_argument("--prompt", default=DEFAULT_PROMPT)
+    ours.add_argument("--prompt-tokens", type=int, default=0, help="a raw prompt of just so many tokens instead")
+    ours.add_argument("--max-new-tokens", type=int, default=50)
+    ours.add_argument("--rounds", type=int, default=5)
+    ours.add_argument("--shape", help="random weights of that size (a name under examples/shapes)")
     check = commands.add_parser("doctor", help="devices, versions, limits, and which models fit")
     check.set_defaults(command=_doctor)
-    for command in (one, check):
+    for command in (one, ours, check):
         command.add_argument("--model", help="Hub id, folder or shape:NAME (MODEL_ID)")
         command.add_argument("--lanes", help="such as cuda:nf4,cpu:fp32 (LANES)")
     return parser
@@ -93,6 +102,21 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
         print(text_table(record) + "\n\n" + verdict_text(record).replace("**", ""))
     failed = [lane for lane in record["lanes"].values() if not lane["n"]]
     return 1 if failed else 0
+
+
+def _bench(options: argparse.Namespace, settings: Settings) -> int:
+    from inference.bench import bench
+    from inference.bench_table import bench_table, prompt_of
+
+    if options.shape:
+        settings = replace(settings, model_id=f"shape:{options.shape}")
+    request = Request(options.prompt, max_new_tokens=options.max_new_tokens)
+    if options.prompt_tokens:
+        request = replace(request, prompt=prompt_of(options.prompt_tokens, settings), format="raw")
+    request.check()
+    result = bench(settings, request, options.rounds, lambda words: print(words, file=sys.stderr, flush=True))
+    print(bench_table(result) + "\n\n" + json.dumps(result))
+    return 0
 
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:

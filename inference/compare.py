@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from inference.engine import Engine
-from inference.events import Request
+from inference.errors import InferenceError
+from inference.events import Done, Request
 from inference.progress import Progress
 from inference.report import build_record
 from inference.runs import Comparison, Run
@@ -37,6 +38,15 @@ def compare(
             for key, progress in results.items():
                 outcomes.setdefault(key, []).append(progress)
     return build_record(engine.status(), request, used, outcomes)
+
+
+def answer(engine: Engine, lane: str, request: Request) -> Done:
+    """One lane's answer to `request`; raises InferenceError with its sentence when it fails."""
+    comparison = engine.submit(request, (lane,))
+    progress = _read_all(engine, comparison, None)[lane]
+    if progress.done is None:
+        raise InferenceError(f"{lane}: {progress.error}")
+    return progress.done
 
 
 def _read_all(engine: Engine, comparison: Comparison, on_progress: OnProgress | None) -> dict[str, Progress]:

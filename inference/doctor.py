@@ -32,7 +32,8 @@ def _hardware(settings: Settings) -> list[str]:
     facts = environment()
     quota = memory.cpu_quota()
     lines = [
-        f"  CPU: {facts['cpu']}, {memory.cpu_threads(settings.threads, cuda_reason() is None)} threads for a lane" + (f" (quota {quota:g} CPUs)" if quota else ""),
+        f"  CPU: {facts['cpu']}, {memory.cpu_threads(settings.threads, cuda_reason() is None)} threads for a lane"
+        + (f" (quota {quota:g} CPUs)" if quota else ""),
         f"  RAM: {size(facts['ram_limit_bytes'])} limit, {size(memory.ram_available_bytes())} free",
     ]
     reason = cuda_reason()

@@ -28,6 +28,8 @@ class Request:
     max_new_tokens: int = 50
     temperature: float = 0.0
     seed: int = 0
+    forced_ids: tuple[int, ...] = ()  # for the bench: give these ids instead of choosing, and ...
+    logits_file: str = ""  # ... write each step's logits there (.npy)
 
     def check(self) -> None:
         """Raise InferenceError with one sentence when the request can't be answered by any lane."""
@@ -160,7 +162,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Done:
-    """The run ended: `finish_reason` is stop, length or stopped; waits are filled in by the engine."""
+    """The run ended: `finish_reason` is stop, length or stopped; waits are filled in by the engine.
+
+    `path_pending` says that a faster path than `path` is being made ready.
+    """
 
     run_id: str
     finish_reason: str
@@ -175,6 +180,7 @@ class Done:
     vram: Vram | None = None
     ram: Ram | None = None
     path: str | None = None
+    path_pending: bool = False
     warm: bool | None = None
     alone: bool | None = None
 

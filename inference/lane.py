@@ -19,7 +19,7 @@ from inference.checkpoints import Checkpoint
 from inference.decoding import Decoder, EagerDecoder
 from inference.errors import InferenceError
 from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Request, Text, Vram
-from inference.sampling import Sampler
+from inference.sampling import Sampler, sampler_for
 from inference.settings import Settings
 from inference.timing import Stopwatch
 
@@ -127,7 +127,7 @@ class Lane:
         t_start = watch.start()
         yield Prefill(run_id, tuple(prompt_ids), used, t_start)
         reason = "length"
-        sampler = Sampler(request.temperature, request.seed)
+        sampler = sampler_for(request)
         for token in self._tokens(prompt_ids, request.max_new_tokens, sampler):
             t_s = watch.token()
             ids.append(token)

@@ -81,9 +81,18 @@ class LaneProcess:
 
 def start_worker(lane: str, settings: Settings) -> LaneProcess:
     """Start `python -m inference.worker LANE` with these settings."""
+    return _start(lane, settings)
+
+
+def start_plain_worker(lane: str, settings: Settings) -> LaneProcess:
+    """The same lane answered by plain `generate`, for the bench."""
+    return _start(lane, settings, "plain")
+
+
+def _start(lane: str, settings: Settings, *more: str) -> LaneProcess:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     env = {**os.environ, **settings.to_env(), "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
-    return LaneProcess([sys.executable, "-m", "inference.worker", lane], env)
+    return LaneProcess([sys.executable, "-m", "inference.worker", lane, *more], env)
 
 
 def why_it_died(returncode: int) -> str:

@@ -20,6 +20,7 @@ from inference.units import rate
 SCHEMA = "gpu-vs-cpu/1"
 FIGURES = ("ttft_s", "prefill_tps", "tpot_s", "decode_tps", "total_s", "queue_s", "turn_wait_s", "load_wait_s")
 FACTS = ("device", "precision", "storage_dtype", "compute_dtype", "quantization", "device_map", "kernel", "threads", "kept_16bit", "weights_bytes")
+REQUEST = ("prompt", "system", "format", "max_new_tokens", "temperature", "seed")
 REFERENCE = "cpu:fp32"
 VERSIONS = ("python", "torch", "transformers", "bitsandbytes", "gradio")
 HARDWARE = ("cpu", "ram_limit_bytes", "gpu", "gpu_memory_bytes", "driver")

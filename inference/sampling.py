@@ -5,7 +5,15 @@ The uniforms come from a CPU generator, so every lane uses the same draws for th
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+
+from inference.events import Request
+
+
+def sampler_for(request: Request) -> Sampler:
+    """What chooses the ids of one request."""
+    return Forced(request) if request.forced_ids else Sampler(request.temperature, request.seed)
 
 
 class Sampler:
@@ -24,6 +32,22 @@ class Sampler:
         if self.temperature == 0:
             return logits.argmax(-1, keepdim=True)
         return inverse_cdf(logits, self.temperature, self.uniform())
+
+
+class Forced(Sampler):
+    """Gives the request's ids whatever the logits say, and writes those down: two ways compared on the same ids."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(temperature=1.0)
+        self._ids, self._file, self._logits = request.forced_ids, request.logits_file, list[np.ndarray]()
+
+    def choose(self, logits: torch.Tensor) -> torch.Tensor:
+        """The next of the given ids; saves the file after the last."""
+        self._logits.append(logits[0].float().cpu().numpy())
+        token = self._ids[len(self._logits) - 1]
+        if len(self._logits) == len(self._ids) and self._file:
+            np.save(self._file, np.stack(self._logits))
+        return torch.tensor([[token]], device=logits.device)
 
 
 def inverse_cdf(logits: torch.Tensor, temperature: float, uniform: float) -> torch.Tensor:

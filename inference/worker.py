@@ -1,4 +1,4 @@
-"""`python -m inference.worker LANE`: one lane behind JSON lines, one object a line.
+"""`python -m inference.worker LANE [plain]`: one lane behind JSON lines, one object a line.
 
 Reads `load`, `generate`, `stop` and `exit` from stdin and writes events to stdout. The first line takes both
 descriptors for itself and points stdout at stderr, so that a library's print can't break a message; stderr is the
@@ -31,13 +31,12 @@ log = logging.getLogger(__name__)
 class Worker:
     """The loop around a lane: requests in, events out, one at a time."""
 
-    def __init__(self, lane: str, settings: Settings) -> None:
+    def __init__(self, lane: str, settings: Settings, plain: bool = False) -> None:
         self.settings = settings
         self.requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.stopped: set[str] = set()
         threading.Thread(target=self._read, name="requests", daemon=True).start()
-        self.lane, hello = _start_lane(lane, settings)
-        self.hello = hello
+        self.lane, self.hello = _start_lane(lane, settings, plain)
 
     def run(self) -> None:
         """Say hello, then serve until the input closes."""
@@ -49,7 +48,7 @@ class Worker:
                 if message["do"] == "load":
                     self._load()
                 elif message["do"] == "generate" and run_id:
-                    self._generate(run_id, Request(**message["request"]))
+                    self._generate(run_id, _request(message["request"]))
             except InferenceError as error:
                 self.emit(Failed(run_id, str(error), isinstance(error, Refused)))
             except Exception:
@@ -102,29 +101,37 @@ class Worker:
             self.emit(event)
 
 
-def _start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
+def _request(fields: dict[str, Any]) -> Request:
+    return Request(**{**fields, "forced_ids": tuple(fields.get("forced_ids", ()))})
+
+
+def _start_lane(name: str, settings: Settings, plain: bool) -> tuple[Any, Hello]:
     """Set the threads, import the heavy libraries, find the device; (None, hello) where the lane can't run."""
     began = time.perf_counter()
-    os.environ["OMP_NUM_THREADS"] = str(memory.cpu_threads(settings.threads))
+    if not plain:
+        os.environ["OMP_NUM_THREADS"] = str(memory.cpu_threads(settings.threads))
     import torch
     import transformers
 
     transformers.logging.set_verbosity_error()
     from inference.lane import Lane
+    from inference.plain import PlainLane
     from inference.probe import cuda_reason, environment, probe, versions
 
     found = probe(name)
-    torch.set_num_threads(memory.cpu_threads(settings.threads, beside_gpu=cuda_reason() is None))
+    if not plain:
+        torch.set_num_threads(memory.cpu_threads(settings.threads, beside_gpu=cuda_reason() is None))
     hello = Hello(found.lane, found.lane.split(":")[0], versions(), environment(), found.reason, found.available)
-    lane = Lane(found.lane, settings, time.perf_counter() - began) if found.available else None
-    return lane, hello
+    if not found.available:
+        return None, hello
+    return (PlainLane if plain else Lane)(found.lane, settings, time.perf_counter() - began), hello
 
 
 def main() -> None:
     """Run the lane named on the command line."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    Worker(sys.argv[1], from_env()).run()
+    Worker(sys.argv[1], from_env(), plain=sys.argv[2:] == ["plain"]).run()
 
 
 if __name__ == "__main__":

@@ -37,7 +37,13 @@ def test_a_line_that_is_no_event_is_refused():
 
 @pytest.mark.parametrize(
     ("change", "word"),
-    [({"prompt": " \n"}, "empty"), ({"format": "x"}, "format"), ({"max_new_tokens": 0}, "tokens"), ({"temperature": -1}, "Temperature"), ({"seed": -1}, "seed")],
+    [
+        ({"prompt": " \n"}, "empty"),
+        ({"format": "x"}, "format"),
+        ({"max_new_tokens": 0}, "tokens"),
+        ({"temperature": -1}, "Temperature"),
+        ({"seed": -1}, "seed"),
+    ],
 )
 def test_bad_requests_get_a_sentence(change, word):
     with pytest.raises(InferenceError, match=word):

@@ -33,6 +33,7 @@ def test_the_tokens_are_those_of_plain_generate(lane, folder):
     prompt = tuple(lane.encode(Request("hello good morning", max_new_tokens=40))[0])
     assert list(done.token_ids) == plain_ids(lane.name, str(folder), prompt, 40, lane.end_ids)
     assert done.prompt_tokens == len(prompt)
+    assert len(set(done.token_ids)) >= 8, "an answer of one token again and again would hide a broken cache"
 
 
 def test_labels_are_read_off_the_loaded_model(lane):
@@ -45,7 +46,12 @@ def test_labels_are_read_off_the_loaded_model(lane):
     else:
         assert facts.precision == "NF4" and facts.quantization["type"] == "nf4" and facts.quantization["layers"] == 14
         assert any("embed_tokens" in name for name in facts.kept_16bit)
-    assert facts.device == device and {p.device.type for p in lane.model.parameters()} == {device} and facts.architecture == "Gemma3ForCausalLM" and facts.has_chat_template
+    assert (
+        facts.device == device
+        and {p.device.type for p in lane.model.parameters()} == {device}
+        and facts.architecture == "Gemma3ForCausalLM"
+        and facts.has_chat_template
+    )
 
 
 def test_weights_are_counted_once_and_with_their_scales(lane):

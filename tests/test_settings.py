@@ -23,7 +23,14 @@ def test_settings_survive_the_trip_to_a_child_process():
 
 @pytest.mark.parametrize(
     "environ",
-    [{"LANES": "tpu:int8"}, {"LANES": "cpu:nf4,cpu:nf4"}, {"AUTH": "nobody"}, {"GRADIO_SERVER_PORT": "many"}, {"GRADIO_SERVER_PORT": "70000"}, {"CPU_THREADS": "-1"}],
+    [
+        {"LANES": "tpu:int8"},
+        {"LANES": "cpu:nf4,cpu:nf4"},
+        {"AUTH": "nobody"},
+        {"GRADIO_SERVER_PORT": "many"},
+        {"GRADIO_SERVER_PORT": "70000"},
+        {"CPU_THREADS": "-1"},
+    ],
 )
 def test_bad_settings_get_a_sentence(environ):
     with pytest.raises(InferenceError):

@@ -19,7 +19,12 @@ def make_tokenizer(with_template: bool = True):
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     tokenizer.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=400, special_tokens=SPECIAL, initial_alphabet=alphabet))
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>", extra_special_tokens=SPECIAL[3:], clean_up_tokenization_spaces=False
+        tokenizer_object=tokenizer,
+        bos_token="<bos>",
+        eos_token="<eos>",
+        pad_token="<pad>",
+        extra_special_tokens=SPECIAL[3:],
+        clean_up_tokenization_spaces=False,
     )
     if with_template:
         fast.chat_template = TEMPLATE
@@ -39,9 +44,11 @@ def make_checkpoint(folder: Path, kind: str = "gemma3_text", seed: int = 0, with
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for name, parameter in model.named_parameters():
             if parameter.dim() > 1:
-                parameter.normal_(0, 0.5)
+                parameter.normal_(0, 0.02 if "embed" in name else 0.2)  # tied weights as they come repeat one token
+            elif "post_" in name and kind.startswith("gemma"):
+                parameter.fill_(3.0)
     model.to(torch.bfloat16).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)

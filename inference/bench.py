@@ -1,0 +1,142 @@
+"""Our lanes against plain `generate`: same weights, same prompt, greedy, two resident processes alternating A B A B.
+
+In: settings and a prompt. Out: per lane the medians of both ways, ours / plain, whether the tokens are equal, and,
+where they are not, whether the first fork is a near tie. Loads are those of the two fresh processes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inference.compare import answer
+from inference.engine import Engine
+from inference.errors import InferenceError
+from inference.events import Done, LaneFacts, LoadFigures, Request
+from inference.process import start_plain_worker
+from inference.settings import Settings
+
+FIGURES = ("decode_tps", "ttft_s", "prefill_tps", "total_s")
+RATIOS = {"decode": "decode_tps", "ttft": "ttft_s", "total": "total_s", "load": "load_s", "memory": "weights_bytes"}
+MOST_WARM_UPS = 60
+PAUSE_S = 3.0
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way of answering: its process, and what it measured."""
+
+    engine: Engine
+    lane: str
+    runs: list[Done]
+
+    def ask(self, request: Request) -> Done:
+        """One answer; raises InferenceError when the lane fails."""
+        return answer(self.engine, self.lane, request)
+
+    @property
+    def facts(self) -> LaneFacts:
+        """What the lane's process says of the loaded model."""
+        facts = self.engine.status()[0].facts
+        assert facts is not None
+        return facts
+
+    def figures(self) -> dict[str, Any]:
+        """Medians over the runs, with the load and the memory."""
+        load = self.engine.status()[0].load or LoadFigures(0.0)
+        found: dict[str, Any] = {name: _median([getattr(run.timings, name) for run in self.runs]) for name in FIGURES}
+        last = self.runs[-1]
+        return found | {
+            "load_s": load.total_s, "load_spans": load.spans, "weights_bytes": self.facts.weights_bytes, "n": len(self.runs), "path": last.path,
+            "new_tokens": len(last.token_ids), "prompt_tokens": last.prompt_tokens, "threads": self.facts.threads,
+            "ram_uss": last.ram.uss if last.ram else None, "ram_rss_peak": last.ram.rss_peak if last.ram else None,
+            "vram_reserved": last.vram.reserved if last.vram else None,
+        }  # fmt: skip
+
+
+def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """The benchmark of each lane of the settings, one lane after the other; raises InferenceError."""
+    if request.temperature:
+        raise InferenceError("The bench compares greedy answers. Leave the temperature at 0.")
+    return {"lanes": {lane: bench_lane(replace(settings, lanes=(lane,)), request, rounds, say) for lane in settings.lanes}}
+
+
+def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """One lane: loads, warm-ups until our path has settled, then `rounds` times plain, ours."""
+    lane = settings.lanes[0]
+    engines = Engine(settings, start_plain_worker), Engine(settings)
+    plain, ours = (Side(engine, lane, []) for engine in engines)
+    try:
+        for name, side in (("plain", plain), ("ours", ours)):
+            side.engine.start()
+            say(f"{lane}: loading {name}")
+            side.ask(request)
+        _settle(ours, request, say)
+        for number in range(rounds):
+            say(f"{lane}: round {number + 1} of {rounds}")
+            for side in (plain, ours):
+                side.runs.append(side.ask(request))
+        return _result(plain, ours, request)
+    finally:
+        for engine in engines:
+            engine.close()
+
+
+def _settle(side: Side, request: Request, say: Callable[[str], None]) -> None:
+    """Warm up until the lane says that no faster path is on its way."""
+    for number in range(MOST_WARM_UPS):
+        done = side.ask(request)
+        if not done.path_pending:
+            return
+        say(f"{side.lane}: warm-up {number + 1}, path {done.path}, a faster one is on its way")
+        time.sleep(PAUSE_S)
+
+
+def _result(plain: Side, ours: Side, request: Request) -> dict[str, Any]:
+    left, right = plain.runs[-1], ours.runs[-1]
+    figures = {"plain": plain.figures(), "ours": ours.figures()}
+    ratio = {short: _divide(figures["ours"][key], figures["plain"][key]) for short, key in RATIOS.items()}
+    equal = all(run.token_ids == left.token_ids for run in [*plain.runs, *ours.runs])
+    return {
+        **figures,
+        "ratio": ratio,
+        "tokens_equal": equal,
+        "fork": None if left.token_ids == right.token_ids else fork(plain, ours, request, left.token_ids, right.token_ids),
+        "distinct_tokens": len(set(left.token_ids)),
+        "peers": {},
+    }
+
+
+def fork(plain: Side, ours: Side, request: Request, left: tuple[int, ...], right: tuple[int, ...]) -> dict[str, Any]:
+    """Where two answers part: plain's margin there, and how far the logits of the two ways are apart on plain's ids.
+
+    A near tie is a margin smaller than that difference: either token was as good.
+    """
+    index = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+    with tempfile.TemporaryDirectory() as folder:
+        a, b = (_logits(side, request, left, Path(folder) / f"{n}.npy") for n, side in enumerate((plain, ours)))
+    best = np.sort(a[min(index, len(a) - 1)])[-2:]
+    margin, difference = float(best[1] - best[0]), float(np.abs(a - b).max())
+    return {"index": index, "margin": margin, "max_logit_diff": difference, "near_tie": margin < difference}
+
+
+def _logits(side: Side, request: Request, ids: tuple[int, ...], file: Path) -> np.ndarray:
+    """Logits step by step while the answer is forced to be `ids`, shape (len(ids), vocabulary)."""
+    side.ask(replace(request, forced_ids=ids, logits_file=str(file), max_new_tokens=len(ids)))
+    return np.load(file)
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _divide(top: float | None, bottom: float | None) -> float | None:
+    return top / bottom if top is not None and bottom else None
