@@ -2,7 +2,8 @@
 
 `python tests/fake_lane.py LANE`; the script is JSON in FAKE_LANE, or in the file FAKE_LANE_FILE, which is read again for
 every answer; keyed by lane (or "*"): load_s, first_s, token_s, tokens, chunk (tokens per text event), fail_at, die_at
-(token numbers), say (the words to repeat), hello_s (delay before it says what it is), dies_at_start.
+(token numbers), say (the words to repeat), hello_s (delay before it says what it is), dies_at_start, hold_at (the token
+before which it waits, until a later script says otherwise or it is stopped).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from inference.events import Done, Event, Failed, Hello, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Text, encode  # noqa: E402
-from inference.timing import Stopwatch  # noqa: E402
+from inference.events import Done, Event, Failed, Hello, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Text, encode
+from inference.timing import Stopwatch
 
-WORDS = "We have chicken biryani, mutton korma and a few cold drinks today. What would you like to order? ".split()
+WORDS = ["We", "have", "chicken", "biryani,", "mutton", "korma", "and", "a", "few", "cold", "drinks", "today.", "What", "would", "you", "like", "to", "order?"]
 
 
 def emit(event: Event) -> None:
@@ -78,6 +79,8 @@ class FakeLane:
         emit(Prefill(run_id, (1, 2, 3, 4), request["format"], watch.start()))
         text, pending, ids = "", "", []
         for n in range(1, limit + 1):
+            while n == self.read_script().get("hold_at") and run_id not in self.stopped:
+                time.sleep(0.02)
             time.sleep(script.get("first_s", 0.02) if n == 1 else script.get("token_s", 0.01))
             if run_id in self.stopped:
                 break

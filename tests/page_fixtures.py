@@ -17,9 +17,15 @@ from inference.process import ROOT, LaneProcess
 from inference.settings import Settings
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-CHROMIUM_FLAGS = (
-    "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync --no-first-run --disable-quic".split()
-)
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-quic",
+]
 FAKE_LANE = Path(__file__).with_name("fake_lane.py")
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 
@@ -42,7 +48,9 @@ class FakeApp:
     def script(self, **scripts: dict) -> None:
         """Scripts by lane name with "_" for ":" ("both" for all lanes)."""
         named = {"*" if name == "both" else name.replace("_", ":"): script for name, script in scripts.items()}
-        self.script_file.write_text(json.dumps(named), "utf-8")
+        new = self.script_file.with_suffix(".new")
+        new.write_text(json.dumps(named), "utf-8")
+        new.replace(self.script_file)  # at once: a lane may be reading it
 
     def close(self) -> None:
         self.engine.close()
@@ -88,5 +96,5 @@ def browser() -> Iterator[object]:
 
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
-        yield chromium
+        yield chromium.new_context()  # one for all tests, so that the page's files are fetched once
         chromium.close()

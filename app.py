@@ -1,0 +1,148 @@
+"""Starts the page: flags and environment -> settings -> engine -> page -> web server, until Ctrl+C or SIGTERM.
+
+`python app.py` is the program, here and on a Space; `gradio app.py` runs it with hot reload, for which `demo` is at
+module level. Importing this file starts no process and no thread. Gradio is imported only once the settings are
+known to be good, since it reads some of the same variables and fails less politely.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NoReturn
+
+from inference.engine import Engine, Starter
+from inference.errors import InferenceError
+from inference.process import start_worker
+from inference.settings import VARIABLES, Settings, from_env
+
+if TYPE_CHECKING:
+    import gradio as gr
+
+log = logging.getLogger(__name__)
+FLAGS: dict[str, tuple[str, str]] = {
+    "--share": ("share", "make a public link, good for a week (put --auth before it)"),
+    "--auth": ("auth", "user:password that visitors must give"),
+    "--host": ("host", "address to listen on (default 127.0.0.1; 0.0.0.0 for every network)"),
+    "--port": ("port", "port to listen on (default: the first free one from 7860 up)"),
+    "--model": ("model_id", "Hub id or local folder of the model"),
+    "--lanes": ("lanes", "lanes to show, separated by commas (default auto:nf4,cpu:fp32)"),
+}
+_engines: list[Engine] = globals().get("_engines", [])  # outlives a hot reload, which runs this file again
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise InferenceError(f"{message[:1].upper()}{message[1:]}. See python app.py --help.")
+
+
+def read_settings(argv: list[str]) -> Settings:
+    """Settings from the environment, each flag overriding its variable; raises InferenceError."""
+    parser = _Parser(prog="app.py", description="One prompt, two lanes: 4-bit against full precision, measured.", allow_abbrev=False)
+    for flag, (name, words) in FLAGS.items():
+        words += f" [{VARIABLES[name]}]"
+        if flag == "--share":
+            parser.add_argument(flag, dest=name, action="store_const", const="1", help=words)
+        else:
+            parser.add_argument(flag, dest=name, help=words, metavar=flag[2:].upper())
+    given = {VARIABLES[name]: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
+    return from_env({**os.environ, **given})
+
+
+def build_page(settings: Settings, starter: Starter = start_worker) -> tuple[gr.Blocks, Engine, Callable[[], None]]:
+    """The page, its engine, and the function that starts the engine; nothing is started yet."""
+    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+    if not settings.port:
+        os.environ.pop("GRADIO_SERVER_PORT", None)  # Gradio would take a zero there for a port
+    from ui.build import build
+
+    engine = Engine(settings, starter)
+    _engines.append(engine)
+    start = start_once(engine, _engines)
+    return build(engine, start), engine, start
+
+
+def start_once(engine: Engine, others: Iterable[Engine] = ()) -> Callable[[], None]:
+    """A function that starts `engine` at its first call, and ends the others: those of pages that a hot reload replaced."""
+    lock, started = threading.Lock(), threading.Event()
+
+    def start() -> None:
+        with lock:
+            if started.is_set():
+                return
+            started.set()
+            atexit.register(engine.close)
+            engine.start()
+        for other in others:
+            if other is not engine:
+                other.close()
+
+    return start
+
+
+def check_address(settings: Settings) -> None:
+    """Raise InferenceError if the host can't be listened on, or the port asked for is taken."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        where = f"{settings.host}, port {settings.port}" if settings.port else settings.host
+        raise InferenceError(
+            f"Can't listen on {where} ({error.strerror or error}). Choose another with --port or --host, or end the program that uses it."
+        ) from error
+
+
+def main(argv: list[str] | None = None, starter: Starter = start_worker) -> int:
+    """Serve the page until told to end; returns the exit code."""
+    global demo
+    try:
+        settings = read_settings(sys.argv[1:] if argv is None else argv)
+        reloading = threading.current_thread() is not threading.main_thread()
+        if not reloading:
+            check_address(settings)
+        demo, engine, start = build_page(settings, starter)
+    except InferenceError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0 if reloading else serve(demo, engine, start, settings)
+
+
+def serve(page: gr.Blocks, engine: Engine, start: Callable[[], None], settings: Settings) -> int:
+    """Open the page, then start the lanes, and wait for Ctrl+C or SIGTERM; leaves no process behind."""
+    from ui.build import launch_options
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    log.info("settings: %s", settings)
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    try:
+        _, url, share_url = page.launch(**launch_options(settings))
+    except OSError as error:
+        print(f"The page can't be served: {error}", file=sys.stderr)
+        return 2
+    print(f"Open {url}" + (f" or {share_url}" if share_url else ""), flush=True)
+    start()
+    while not ended.wait(0.5):
+        pass
+    print("Ending the lanes.", flush=True)
+    engine.close()
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    if code:  # a hot reload must not exit
+        sys.exit(code)
+else:
+    demo = build_page(from_env())[0]

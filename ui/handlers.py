@@ -1,0 +1,181 @@
+"""What the page does: begin a comparison, stream each lane's run, finish, stop, try again, and show the lanes.
+
+In: component values and the tab's session hash. Out: one value per output component, in the order that `build.py`
+wires. Talks to the engine alone; measures nothing, and knows no lane's inside.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from typing import Any
+
+import gradio as gr
+
+from inference.engine import Engine, LaneStatus
+from inference.errors import InferenceError
+from inference.events import Failed
+from inference.progress import Progress
+from inference.report import build_record, verdict_text
+from inference.runs import Run
+from ui import render
+from ui.api import build_request
+from ui.badge import escape
+from ui.sessions import Session, Sessions
+
+log = logging.getLogger(__name__)
+FRAME_S = 1 / 12
+FAULT = "Something went wrong in the page itself; its log has the trace. Ask again."
+
+
+class Page:
+    """The listeners of one page over one engine; `start` is called when the first visitor comes."""
+
+    def __init__(self, engine: Engine, start: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> None:
+        self.engine, self.start, self.clock = engine, start, clock
+        self.sessions = Sessions()
+        self.lanes = [LaneColumn(self, key) for key in engine.settings.lanes]
+
+    def load(self, request: gr.Request) -> list[Any]:
+        """A tab was opened: make sure the lanes start, and show them."""
+        self.start()
+        return self.watch(request)
+
+    def watch(self, request: gr.Request) -> list[Any]:
+        """Each lane's head, status line, badges and Try again, then the timer, which stops once nothing loads."""
+        session = self.sessions.get(request.session_hash or "")
+        statuses = self.statuses()
+        updates: list[Any] = []
+        for lane in self.lanes:
+            status = statuses[lane.key]
+            shows_a_run = session is not None and lane.key in session.comparison.runs
+            line, badges = (gr.skip(), gr.skip()) if shows_a_run else (render.idle_line(status), render.badges(status))
+            updates += [render.head(status), line, badges, retry_button(status)]
+        return [*updates, gr.Timer(active=loading(statuses))]
+
+    def begin(self, prompt: str, system: str, format: str, max_new_tokens: float, temperature: float, seed: float, mode: str, request: gr.Request) -> list[Any]:
+        """Accept a comparison: the hint, the verdict, Send, Stop both, each lane's Stop; only the hint if it is refused."""
+        try:
+            asked = build_request(prompt, system, format, max_new_tokens, temperature, seed)
+            self.start()
+            self.sessions.begin(request.session_hash or "", lambda: self.engine.submit(asked, mode=mode))
+        except InferenceError as error:
+            return [hint(str(error)), *[gr.skip()] * (3 + len(self.lanes))]
+        stops = [gr.Button(interactive=True) for _ in self.lanes]
+        return [hint(""), "", gr.Button(interactive=False), gr.Button(interactive=True), *stops]
+
+    def verdict(self, session: Session) -> str:
+        """The sentence under two finished answers."""
+        comparison = session.comparison
+        outcomes = {key: [progress] for key, progress in session.outcomes.items()}
+        try:
+            return verdict_text(build_record(self.engine.status(), comparison.request, comparison.mode, outcomes))
+        except Exception:
+            log.exception("no verdict")
+            return FAULT
+
+    def stop(self, request: gr.Request) -> None:
+        """End the tab's runs at their next token; never waits."""
+        for lane in self.lanes:
+            lane.stop(request)
+
+    def leave(self, request: gr.Request) -> None:
+        """The tab was closed: nobody reads its runs any more."""
+        self.stop(request)
+        self.sessions.forget(request.session_hash or "")
+
+    def statuses(self) -> dict[str, LaneStatus]:
+        """The lanes as they are now, by configured name."""
+        return {status.key: status for status in self.engine.status()}
+
+
+class LaneColumn:
+    """The listeners of one lane's column."""
+
+    def __init__(self, page: Page, key: str) -> None:
+        self.page, self.key = page, key
+
+    def stream(self, request: gr.Request) -> Generator[list[Any]]:
+        """The run as frames of the column (head, status line, answer, badges), the first at once, the last always."""
+        claimed = self.page.sessions.claim(request.session_hash or "", self.key)
+        if claimed is None:
+            yield [gr.skip()] * 4
+            return
+        session, run = claimed
+        progress = Progress(self.page.clock())
+        try:
+            with closing(self._follow(run, progress)) as steps:
+                for progress in steps:
+                    yield self._frame(session, progress)
+        finally:
+            session.outcomes[self.key] = progress
+
+    def _follow(self, run: Run, progress: Progress) -> Generator[Progress]:
+        """The run's progress, at most every FRAME_S, the first and the last always; a fault becomes the last."""
+        yield progress
+        try:
+            with closing(self.page.engine.events(run.id)) as events:
+                frame_at = self.page.clock()
+                for event in events:
+                    now = self.page.clock()
+                    progress = progress.apply(event, now)
+                    if now - frame_at >= FRAME_S and not progress.ended:
+                        frame_at = now
+                        yield progress
+        except InferenceError as error:
+            progress = progress.apply(Failed(run.id, str(error)), self.page.clock())
+        except Exception:
+            log.exception("streaming a run failed")
+            progress = progress.apply(Failed(run.id, FAULT), self.page.clock())
+        yield progress
+
+    def _frame(self, session: Session, progress: Progress) -> list[Any]:
+        status = self.page.statuses()[self.key]
+        return [
+            render.head(status),
+            render.run_line(progress, status, self.page.clock()),
+            render.answer(session.comparison.request.prompt, progress),
+            render.badges(status, progress),
+        ]
+
+    def finish(self, request: gr.Request) -> list[Any]:
+        """The verdict, Send and Stop both (once every run is over), this lane's Stop, head and Try again, the timer."""
+        session = self.page.sessions.get(request.session_hash or "")
+        statuses = self.page.statuses()
+        status = statuses[self.key]
+        verdict = self.page.verdict(session) if session and session.complete else gr.skip()
+        over = session is None or not session.running
+        send, stop_all = (gr.Button(interactive=True), gr.Button(interactive=False)) if over else (gr.skip(), gr.skip())
+        ended = session is None or self.key in session.outcomes
+        stop = gr.Button(interactive=False) if ended else gr.skip()
+        timer = gr.Timer(active=True) if loading(statuses) else gr.skip()
+        return [verdict, send, stop_all, stop, render.head(status), retry_button(status), timer]
+
+    def stop(self, request: gr.Request) -> None:
+        """End the tab's run on this lane at its next token; never waits."""
+        session = self.page.sessions.get(request.session_hash or "")
+        if session and self.key in session.comparison.runs:
+            self.page.engine.stop(session.comparison.runs[self.key].id)
+
+    def retry(self) -> list[Any]:
+        """Give a failed lane another chance and watch it: its head, status line, Try again, the timer."""
+        self.page.engine.retry(self.key)
+        status = self.page.statuses()[self.key]
+        return [render.head(status), render.idle_line(status), retry_button(status), gr.Timer(active=True)]
+
+
+def loading(statuses: dict[str, LaneStatus]) -> bool:
+    """Whether a lane is on its way up, so that the page has something to watch."""
+    return any(status.state in ("starting", "loading") for status in statuses.values())
+
+
+def retry_button(status: LaneStatus) -> gr.Button:
+    """Try again, where a lane failed and might not the next time."""
+    return gr.Button(visible=status.available and status.state in ("failed", "refused"))
+
+
+def hint(sentence: str) -> gr.HTML:
+    """The line under the prompt: a sentence, or nothing at all."""
+    return gr.HTML(f'<p role="alert">{escape(sentence)}</p>' if sentence else "", visible=bool(sentence))
