@@ -26,7 +26,8 @@ from ui.badge import escape
 from ui.sessions import Session, Sessions
 
 log = logging.getLogger(__name__)
-FRAME_S = 1 / 12
+FRAME_S = 1 / 10
+WAIT_FRAME_S = 1 / 2  # only a clock moves while a run waits
 FAULT = "Something went wrong in the page itself; its log has the trace. Ask again."
 
 
@@ -113,15 +114,16 @@ class LaneColumn:
             session.outcomes[self.key] = progress
 
     def _follow(self, run: Run, progress: Progress) -> Generator[Progress]:
-        """The run's progress, at most every FRAME_S, the first and the last always; a fault becomes the last."""
+        """The run's progress, at most every FRAME_S, each new phase at once, the last always; a fault becomes the last."""
         yield progress
         try:
             with closing(self.page.engine.events(run.id)) as events:
                 frame_at = self.page.clock()
                 for event in events:
                     now = self.page.clock()
-                    progress = progress.apply(event, now)
-                    if now - frame_at >= FRAME_S and not progress.ended:
+                    before, progress = progress, progress.apply(event, now)
+                    pause_s = FRAME_S if progress.phase in ("prefill", "decode") else WAIT_FRAME_S
+                    if (now - frame_at >= pause_s or progress.phase != before.phase) and not progress.ended:
                         frame_at = now
                         yield progress
         except InferenceError as error:

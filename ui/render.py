@@ -182,7 +182,7 @@ def badges(status: LaneStatus, progress: Progress | None = None) -> str:
         ("Weights", badge.size(facts.weights_bytes) if facts else badge.NOT_MEASURED if ended else badge.NOT_YET),
     ]
     small = [
-        ("device", device_word(status)),
+        ("device", device_word(status) if status.hello or status.facts else badge.NOT_YET),
         ("precision", precision_word(facts.precision) if facts else badge.NOT_YET),
         ("load", badge.seconds(load.total_s) if load else badge.NOT_YET),
     ]
