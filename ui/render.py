@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from inference.engine import LaneStatus
-from inference.events import Loading
+from inference.events import LaneFacts, Loading
 from inference.progress import Progress
 from inference.timing import Timings
 from ui import badge
@@ -54,21 +54,21 @@ def title(status: LaneStatus) -> str:
 
 
 def head(status: LaneStatus) -> str:
-    """Title, state, and the plain facts under them."""
-    facts, hello = status.facts, status.hello
-    notes = []
-    if hello and hello.reason and hello.available:
-        notes.append(f"{hello.reason[:1].upper()}{hello.reason[1:].rstrip('.')}: this lane runs on the CPU.")
-    if facts:
-        threads = f", {facts.threads} threads" if facts.threads and facts.device == "cpu" else ""
-        notes.append(f"{facts.model_id} on {facts.device_name}{threads}")
-        notes.extend([facts.note] if facts.note else [])
-    lines = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    """Title and state, and under them why the lane is not on a GPU, where that is so."""
+    hello = status.hello
+    reason = hello.reason if hello and hello.available and hello.device == "cpu" else None
+    note = f"{reason[:1].upper()}{reason[1:].rstrip('.')}: this lane runs on the CPU." if reason else ""
     state = STATE_WORDS.get(status.state, status.state)
     return (
         f'<div class="lane-head"><h2>{escape(title(status))}</h2>'
-        f'<span class="state state-{escape(status.state)}">{escape(state)}</span></div><div class="lane-notes">{lines}</div>'
+        f'<span class="state state-{escape(status.state)}">{escape(state)}</span></div><p class="lane-notes">{escape(note)}</p>'
     )
+
+
+def _model_lines(facts: LaneFacts) -> str:
+    threads = f", {facts.threads} threads" if facts.threads and facts.device == "cpu" else ""
+    lines = [f"{facts.model_id} on {facts.device_name}{threads}", f"{facts.note[:1].upper()}{facts.note[1:]}" if facts.note else ""]
+    return "".join(f'<p class="lane-model">{escape(text)}</p>' for text in lines if text)
 
 
 def loading_words(loading: Loading | None) -> tuple[str, str]:
@@ -166,7 +166,7 @@ def _message(role: str, text: str) -> dict[str, Any]:
 
 
 def badges(status: LaneStatus, progress: Progress | None = None) -> str:
-    """The measured figures of a column, as far as they are known."""
+    """The measured figures of a column, as far as they are known, and the model they are about."""
     done = progress.done if progress else None
     ended = progress is not None and progress.ended
     timings = done.timings if done else Timings()
@@ -190,7 +190,7 @@ def badges(status: LaneStatus, progress: Progress | None = None) -> str:
         small.append(("tokens", f"{done.prompt_tokens} in, {len(done.token_ids)} out"))
     if progress and ended:
         small.append(("end", _end_words(progress)))
-    return badge.tiles(headline) + badge.chips(small, _marks(status, progress))
+    return badge.tiles(headline) + badge.chips(small, _marks(status, progress)) + (_model_lines(facts) if facts else "")
 
 
 def _end_words(progress: Progress) -> str:
