@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     ours.add_argument("--max-new-tokens", type=int, default=50)
     ours.add_argument("--rounds", type=int, default=5)
     ours.add_argument("--shape", help="random weights of that size (a name under examples/shapes)")
+    ours.add_argument("--peer", action="append", default=[], choices=("bf16", "static-compile"), help="another way beside it, may be given again")
     check = commands.add_parser("doctor", help="devices, versions, limits, and which models fit")
     check.set_defaults(command=_doctor)
     for command in (one, ours, check):
@@ -114,7 +115,7 @@ def _bench(options: argparse.Namespace, settings: Settings) -> int:
     if options.prompt_tokens:
         request = replace(request, prompt=prompt_of(options.prompt_tokens, settings), format="raw")
     request.check()
-    result = bench(settings, request, options.rounds, lambda words: print(words, file=sys.stderr, flush=True))
+    result = bench(settings, request, options.rounds, lambda words: print(words, file=sys.stderr, flush=True), options.peer)
     print(bench_table(result) + "\n\n" + json.dumps(result))
     return 0
 

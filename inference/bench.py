@@ -9,8 +9,9 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,36 @@ class Side:
         }  # fmt: skip
 
 
-def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """The benchmark of each lane of the settings, one lane after the other; raises InferenceError."""
+def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = ()) -> dict[str, Any]:
+    """The benchmark of each lane of the settings, one lane after the other, with `peers` beside; raises InferenceError."""
     if request.temperature:
         raise InferenceError("The bench compares greedy answers. Leave the temperature at 0.")
-    return {"lanes": {lane: bench_lane(replace(settings, lanes=(lane,)), request, rounds, say) for lane in settings.lanes}}
+    found = {}
+    for lane in settings.lanes:
+        alone = replace(settings, lanes=(lane,))
+        found[lane] = bench_lane(alone, request, rounds, say)
+        found[lane]["peers"] = {peer: bench_peer(alone, peer, request, rounds, say) for peer in peers}
+    return {"lanes": found}
+
+
+def bench_peer(settings: Settings, peer: str, request: Request, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Another way on the same machine, after the lane's processes have ended: its figures, in the same form."""
+    lane, start = settings.lanes[0], start_plain_worker
+    if peer == "bf16":
+        lane = lane.split(":")[0] + ":bf16"
+    elif peer == "static-compile":
+        start = partial(start_plain_worker, way="static")
+    side = Side(Engine(replace(settings, lanes=(lane,)), start), lane, [])
+    try:
+        side.engine.start()
+        for number in range(2 + rounds):
+            say(f"{lane}: {peer}, " + (f"warm-up {number + 1}" if number < 2 else f"round {number - 1} of {rounds}"))
+            done = side.ask(request)
+            if number >= 2:
+                side.runs.append(done)
+        return side.figures()
+    finally:
+        side.engine.close()
 
 
 def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:

@@ -21,8 +21,8 @@ class Decoder(Protocol):
 
     path: str
 
-    def tokens(self, prompt_ids: list[int], limit: int, sampler: Sampler) -> Iterator[int]:
-        """At most `limit` ids, each on the host when it is yielded."""
+    def tokens(self, prompt_ids: list[int], limit: int, sampler: Sampler) -> Iterator[int | None]:
+        """At most `limit` ids, each on the host when it is yielded; before the first, None where a Stop can be seen to."""
         ...
 
 

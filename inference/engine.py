@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from inference.errors import InferenceError
 from inference.events import Done, Event, Failed, Hello, Loaded, Loading, Prefill, Queued, Request, RunEvent, Text
@@ -49,9 +49,8 @@ class Engine:
         """Start loading the lanes that are kept loaded; returns at once."""
         self._watcher.start()
         with self._lock:
-            for lane in self._lanes.values():
-                if lane.keeps_loaded:
-                    self._spawn(lane)
+            for lane in filter(lambda lane: lane.keeps_loaded, self._lanes.values()):
+                self._spawn(lane)
 
     def submit(self, request: Request, lanes: tuple[str, ...] = (), mode: str = "auto") -> Comparison:
         """Accept one comparison, 4-bit lanes first; raises InferenceError for a bad request or an unknown lane."""
@@ -104,12 +103,18 @@ class Engine:
                 run.put(run.stopped())
 
     def retry(self, key: str) -> None:
-        """Give a lane that failed too often another chance."""
+        """Give a lane that failed or was refused another chance: a new process, or a new load in the one that lives."""
         with self._lock:
             lane = self._find(key)
-            if lane.state == "failed" and key not in self._processes:
-                lane.deaths, lane.state, lane.reason = 0, "off", None
+            if lane.state not in ("failed", "refused"):
+                return
+            lane.deaths, lane.reason = 0, None
+            if key not in self._processes:
                 self._spawn(lane)
+            else:
+                lane.state = "loading"
+                lane.load_began(self._clock())
+                self._send(lane, do="load")
 
     def status(self) -> list[LaneStatus]:
         """All lanes as they are now."""
@@ -118,18 +123,16 @@ class Engine:
 
     def pids(self) -> dict[str, int]:
         """Process ids of the lanes that run, by configured lane name."""
-        with self._lock:
-            return {key: process.pid for key, process in self._processes.items()}
+        return {key: process.pid for key, process in self._processes.items()}
 
     def close(self) -> None:
         """End every run and every lane process."""
         self._closing.set()
         with self._lock:
-            runs, processes = list(self._runs.values()), list(self._processes.values())
             self._pending.clear()
-        for run in runs:
-            run.put(Failed(run.id, "The page was shut down before this answer was complete."))
-        for process in processes:
+            for run in self._runs.values():
+                run.put(Failed(run.id, "The page was shut down before this answer was complete."))
+        for process in list(self._processes.values()):
             process.close()
 
     # ---- lane processes
@@ -193,10 +196,7 @@ class Engine:
                         if run and run.lane is lane:
                             run.put(event)
                 case Loaded():
-                    lane.facts, lane.load, lane.progress = event.facts, replace(event.load, cold=not lane.ever_loaded), None
-                    lane.ever_loaded = True
-                    lane.load_ended(self._clock())
-                    lane.state = "busy" if lane.current else "ready"
+                    lane.take_load(event, self._clock())
                 case Failed(run_id=None):
                     lane.load_ended(self._clock())
                     lane.state, lane.reason = ("refused" if event.refused else "failed"), event.message

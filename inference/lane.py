@@ -10,18 +10,25 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from inference import checkpoints, loading, memory, text
+from inference import checkpoints, compiled_step, cpu_decoder, loading, memory, quantized_copy, text
 from inference.checkpoints import Checkpoint
+from inference.compiling import Compiler
+from inference.cpu_decoder import CpuDecoder
 from inference.decoding import Decoder, EagerDecoder
 from inference.errors import InferenceError
 from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Request, Text, Vram
 from inference.sampling import Sampler, sampler_for
 from inference.settings import Settings
 from inference.timing import Stopwatch
+
+if TYPE_CHECKING:
+    from inference.fast.background import FastPath
 
 log = logging.getLogger(__name__)
 WARM_UP_TOKENS = 4
@@ -42,6 +49,9 @@ class Lane:
         self.decoder: Decoder | None = None
         self._import_s = import_s
         self._runs = 0
+        self._step_file: Path | None = None
+        self.compiler: Compiler | None = None
+        self.fast: FastPath | None = None
 
     # ---- before the weights
 
@@ -91,17 +101,52 @@ class Lane:
         report(Loading("reading weights"))
         if self.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        self.model, facts = loading.load(self.checkpoint, self.name, self.threads, report)
+        self.model, facts = self._read(report)
         self.end_ids = text.end_ids(self.tokenizer, self.model.generation_config, self.model.config, self.model.config.get_text_config())
         clock.end("quantize" if facts.quantization else "read")
         report(Loading("warming up"))
-        decoder = EagerDecoder(self.model)
+        decoder = cpu_decoder.make(self.model) if self.device == "cpu" else EagerDecoder(self.model)
         self._warm_up(decoder)
+        self._use_compiled(decoder)
         clock.end("warm-up")
         self.decoder = decoder
         self.facts = replace(facts, has_chat_template=bool(self.tokenizer.chat_template))
-        figures = LoadFigures(sum(spans.values()), spans, peak_ram_bytes=self.ram.peak(), peak_vram=self._vram())
-        return Loaded(self.facts, figures)
+        self._spans = spans
+        if self.name == "cuda:nf4":
+            from inference.fast.background import FastPath
+
+            self.fast = FastPath(self.model, self.facts.context_length)
+            self.fast.start()
+        return self._loaded()
+
+    def _read(self, report: Callable[[Loading], None]) -> tuple[PreTrainedModel, LaneFacts]:
+        def load(checkpoint: Checkpoint) -> tuple[PreTrainedModel, LaneFacts]:
+            return loading.load(checkpoint, self.name, self.threads, report, self.settings)
+
+        assert self.checkpoint is not None
+        if self.name != "cuda:nf4":
+            return load(self.checkpoint)
+        return quantized_copy.load_through(self.checkpoint, loading.model_arguments(self.name), self.settings.cache_path(), load)
+
+    def _loaded(self) -> Loaded:
+        assert self.facts is not None
+        return Loaded(self.facts, LoadFigures(sum(self._spans.values()), self._spans, peak_ram_bytes=self.ram.peak(), peak_vram=self._vram()))
+
+    def finish_fast(self, report: Callable[[Loading], None]) -> Loaded:
+        """Change over to the captured path, which has been compiled meanwhile; its time counts as load."""
+        assert self.fast is not None and self.facts is not None
+        if not self.fast.reason:
+            report(Loading("capturing the fast path"))
+            self.fast.finish()
+        self._spans["fast path"] = self.fast.seconds
+        kernel = "own CUDA kernels, captured" if self.fast.decoder else f"bitsandbytes (no captured path: {self.fast.reason})"
+        self.facts = replace(self.facts, kernel=kernel)
+        return self._loaded()
+
+    def _decoder_for(self, prompt_tokens: int, limit: int) -> Decoder:
+        assert self.decoder is not None
+        fast = self.fast.decoder if self.fast else None
+        return fast if fast and fast.supports(prompt_tokens, limit) else self.decoder
 
     def _warm_up(self, decoder: Decoder) -> None:
         ids = self.encode(Request("Hello", max_new_tokens=WARM_UP_TOKENS))[0]
@@ -113,6 +158,27 @@ class Lane:
             )
         for _ in decoder.tokens(ids, WARM_UP_TOKENS, Sampler()):
             pass
+
+    def _use_compiled(self, decoder: Decoder) -> None:
+        """Take the compiled decode step of an earlier start, if there is one."""
+        if self.settings.compile and self.name == "cpu:fp32" and isinstance(decoder, CpuDecoder) and cpu_decoder.compilable(decoder.model):
+            self._step_file = compiled_step.file_for(decoder.model, self.settings.cache_path() / "inductor", self.threads)
+            if self._step_file.exists():
+                decoder.use(self._step_file)
+
+    def compile_beside(self) -> None:
+        """Begin to compile the decode step in a process of its own, if this lane can use one and has none; runs go on meanwhile."""
+        if not isinstance(self.decoder, CpuDecoder) or self._step_file is None or self.decoder.step:
+            return
+        assert self.checkpoint is not None
+        self.compiler = Compiler(self.checkpoint.folder, self._step_file, self.settings.compact, self.threads)
+        self.decoder.on_run = self.compiler.hold
+        self.compiler.start(self.decoder.use)
+
+    @property
+    def path_pending(self) -> bool:
+        """Whether a faster path than the one in use is being made ready."""
+        return bool(self.fast and self.fast.pending) or bool(self.compiler and self.compiler.running)
 
     # ---- generate
 
@@ -128,7 +194,13 @@ class Lane:
         yield Prefill(run_id, tuple(prompt_ids), used, t_start)
         reason = "length"
         sampler = sampler_for(request)
-        for token in self._tokens(prompt_ids, request.max_new_tokens, sampler):
+        decoder = self._decoder_for(len(prompt_ids), request.max_new_tokens)
+        for token in self._tokens(decoder, prompt_ids, request.max_new_tokens, sampler):
+            if token is None:
+                if should_stop():
+                    reason = "stopped"
+                    break
+                continue
             t_s = watch.token()
             ids.append(token)
             if token in self.end_ids:
@@ -140,18 +212,17 @@ class Lane:
                 reason = "stopped"
                 break
         rest = stream.finish()
-        if rest:
+        if rest and ids:
             yield Text(run_id, rest, len(ids), watch.stamps[-1] - t_start)
         self._runs += 1
         yield Done(
             run_id, reason, stream.text, tuple(ids), len(prompt_ids), watch.timings(len(prompt_ids)), t_start=t_start,
-            vram=self._vram(), ram=Ram(self.ram.peak(), self.ram.uss()), path=self.decoder.path, warm=self._runs > 1,
+            vram=self._vram(), ram=Ram(self.ram.peak(), self.ram.uss()), path=decoder.path, path_pending=self.path_pending, warm=self._runs > 1,
         )  # fmt: skip
 
-    def _tokens(self, prompt_ids: list[int], limit: int, sampler: Sampler) -> Iterator[int]:
-        assert self.decoder is not None
+    def _tokens(self, decoder: Decoder, prompt_ids: list[int], limit: int, sampler: Sampler) -> Iterator[int | None]:
         try:
-            yield from self.decoder.tokens(prompt_ids, limit, sampler)
+            yield from decoder.tokens(prompt_ids, limit, sampler)
         except torch.cuda.OutOfMemoryError:
             raise InferenceError("The GPU ran out of memory in this run. Shorten the prompt or ask for fewer new tokens; the lane is still usable.") from None
         finally:

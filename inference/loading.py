@@ -6,9 +6,11 @@ Knows no run and no process.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,12 @@ import transformers
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
-from inference import memory
+from inference import cpu_kernels, memory
 from inference.checkpoints import Checkpoint
+from inference.compact import computes_in_fp32, install, kept_as_stored, matrices, shrink, storage_label, stored_dtype
 from inference.errors import InferenceError
 from inference.events import LaneFacts, Loading
+from inference.settings import Settings
 
 log = logging.getLogger(__name__)
 Report = Callable[[Loading], None]
@@ -52,12 +56,12 @@ def model_arguments(lane: str) -> dict[str, Any]:
     return {"device_map": device_map, "dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
 
 
-def load(checkpoint: Checkpoint, lane: str, threads: int, report: Report) -> tuple[PreTrainedModel, LaneFacts]:
+def load(checkpoint: Checkpoint, lane: str, threads: int, report: Report, settings: Settings) -> tuple[PreTrainedModel, LaneFacts]:
     """The model on its device and what it is; raises InferenceError (Refused where it can't fit)."""
-    check_fits(checkpoint.folder, lane)
+    check_fits(checkpoint.folder, lane, settings.compact)
     transformers.logging.set_tqdm_hook(lambda factory, args, kwargs: _WeightsProgress(report, *args, **kwargs))
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(checkpoint.folder, output_loading_info=True, **model_arguments(lane))
+        model = read(checkpoint.folder, lane, settings.compact, checkpoint.id)
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
         raise InferenceError(f"The GPU ran out of memory while loading {checkpoint.id}. Free the card or set MODEL_ID to a smaller model.") from None
@@ -67,26 +71,56 @@ def load(checkpoint: Checkpoint, lane: str, threads: int, report: Report) -> tup
         ) from error
     finally:
         transformers.logging.set_tqdm_hook(None)
-    _check_keys(checkpoint.id, info)
-    model.eval()
+    kernel = use_kernels(model, lane, settings.cache_path() / "kernels") if lane.startswith("cpu") else None
     facts = describe(model, checkpoint, lane, threads)
-    return model, facts
+    return model, replace(facts, kernel=kernel or facts.kernel)
 
 
-def check_fits(folder: Path, lane: str) -> None:
+def read(folder: Path, lane: str, compact: bool, name: str = "") -> PreTrainedModel:
+    """The checkpoint in `folder` as a model in the lane's dtype; a CPU lane's exact matrices in 16 bits if `compact`."""
+    exact = compact and lane.startswith("cpu") and model_arguments(lane)["dtype"] == torch.float32
+    as_stored = kept_as_stored(folder) if exact and lane == "cpu:fp32" else contextlib.nullcontext()
+    with as_stored:
+        model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **model_arguments(lane))
+    _check_keys(name or str(folder), info)
+    if exact:
+        shrink(model)
+    return model.eval()
+
+
+def use_kernels(model: PreTrainedModel, lane: str, folder: Path) -> str | None:
+    """Give a CPU lane's layers the products that are fastest here; what they are called, None where torch's own stay."""
+    if model_arguments(lane)["dtype"] != torch.float32:
+        return None
+    found, library = cpu_kernels.candidates(folder)
+    kernels = cpu_kernels.choose([module.weight for _, module in matrices(model) if isinstance(module, torch.nn.Linear)], found)
+    install(model, kernels.product)
+    if lane != "cpu:nf4":
+        return kernels.name
+    from inference import nf4
+
+    return f"{'own C' if nf4.install(model, library) else 'bitsandbytes'} (4-bit), {kernels.name} (the rest)"
+
+
+def check_fits(folder: Path, lane: str, compact: bool = True) -> None:
     """Raise Refused when the weights, as this lane stores them, are more than what is free."""
     what = {"nf4": "This model in 4 bits", "fp32": "This model in full FP32", "bf16": "This model in bfloat16"}[lane.split(":")[1]]
     advice = (
         "Free the GPU or set MODEL_ID to a smaller model." if lane.startswith("cuda") else "Choose a smaller model (MODEL_ID), or hardware with more memory."
     )
-    memory.check_fits(what, needed_bytes(_tensors(folder), lane), free_bytes(lane), advice)
+    exact = compact and stored_dtype(folder) is not None
+    memory.check_fits(what, needed_bytes(_tensors(folder), lane, exact), free_bytes(lane), advice)
 
 
-def needed_bytes(tensors: Iterable[tuple[str, Sequence[int]]], lane: str) -> int:
-    """What (name, shape) tensors take on a lane once loaded, with a margin for the cache and the work on them."""
+def needed_bytes(tensors: Iterable[tuple[str, Sequence[int]]], lane: str, exact: bool = False) -> int:
+    """What (name, shape) tensors take on a lane once loaded, with a margin for the cache and the work on them.
+
+    `exact`: the FP32 lane keeps matrices in the 16 bits of their file.
+    """
     device, precision = lane.split(":")
     margin = VRAM_MARGIN if device == "cuda" else RAM_MARGIN
-    return margin + sum(_stored_bytes(name, shape, device, precision) for name, shape in tensors)
+    kept = "bf16" if exact and lane == "cpu:fp32" else precision
+    return margin + sum(_stored_bytes(name, shape, device, kept if len(shape) > 1 else precision) for name, shape in tensors)
 
 
 def free_bytes(lane: str) -> int:
@@ -106,7 +140,7 @@ def _stored_bytes(name: str, shape: Sequence[int], device: str, precision: str) 
     count = math.prod(shape)
     if precision == "nf4" and len(shape) == 2 and "embed" not in name and "head" not in name:
         return count // 2 + count // 16
-    return count * (4 if precision == "fp32" or (device == "cpu" and compute_dtype("cpu") == torch.float32) else 2)
+    return count * (4 if precision == "fp32" or (precision == "nf4" and device == "cpu" and compute_dtype("cpu") == torch.float32) else 2)
 
 
 def _check_keys(name: str, info: dict[str, Any]) -> None:
@@ -121,20 +155,21 @@ def _check_keys(name: str, info: dict[str, Any]) -> None:
 
 def describe(model: PreTrainedModel, checkpoint: Checkpoint, lane: str, threads: int) -> LaneFacts:
     """Facts read off the loaded model; raises InferenceError when they contradict the lane's name."""
-    four_bit = [(name, module) for name, module in model.named_modules() if type(module).__name__ == "Linear4bit"]
+    four_bit = [(name, module) for name, module in model.named_modules() if any(kind.__name__ == "Linear4bit" for kind in type(module).__mro__)]
     floating = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
-    precision = _precision(four_bit, floating)
+    in_fp32 = computes_in_fp32(model)
+    precision = "FP32" if in_fp32 and not four_bit else _precision(four_bit, floating)
     if precision.lower() != lane.split(":")[1]:
         raise InferenceError(
             f"The {lane} lane came out as {precision}, so it is not shown under that name. See the log, and check MODEL_ID's quantization settings."
         )
     device = str(model.device)
     text_config = model.config.get_text_config()
-    compute = {module.compute_dtype for _, module in four_bit} if four_bit else floating
+    compute = {module.compute_dtype for _, module in four_bit} if four_bit else {torch.float32} if in_fp32 else floating
     return LaneFacts(
         model_id=checkpoint.id, revision=checkpoint.revision, architecture=type(model).__name__,
         parameters=model.num_parameters(), device=device.split(":")[0], device_name=device_name(device), precision=precision,
-        storage_dtype="uint8, two weights a byte" if four_bit else _names(floating), compute_dtype=_names(compute),
+        storage_dtype="uint8, two weights a byte" if four_bit else storage_label(model), compute_dtype=_names(compute),
         quantization=_quantization(four_bit), device_map=device, kernel="bitsandbytes" if four_bit else "torch",
         threads=threads if device == "cpu" else None, kept_16bit=_kept(model) if four_bit else (),
         weights_bytes=weights_bytes(model), context_length=int(getattr(text_config, "max_position_embeddings", 2048)),

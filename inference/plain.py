@@ -17,11 +17,16 @@ from transformers.generation.streamers import BaseStreamer
 from inference import loading, text
 from inference.events import Done, Loaded, LoadFigures, Loading, Prefill, Ram, Request, Text
 from inference.lane import Lane
+from inference.settings import Settings
 from inference.timing import Stopwatch
 
 
 class PlainLane(Lane):
-    """A lane that answers by plain `generate`; greedy only."""
+    """A lane that answers by plain `generate`; greedy only. `static`: over transformers' static cache, compiled."""
+
+    def __init__(self, name: str, settings: Settings, import_s: float = 0.0, static: bool = False) -> None:
+        super().__init__(name, settings, import_s)
+        self._options = {"cache_implementation": "static"} if static else {}
 
     def load(self, report: Callable[[Loading], None]) -> Loaded:
         """Load as the snippets do; total only, with its warm-up run left to the caller."""
@@ -29,6 +34,8 @@ class PlainLane(Lane):
         assert self.checkpoint is not None and self.tokenizer is not None
         began = time.perf_counter()
         self.model = AutoModelForCausalLM.from_pretrained(self.checkpoint.folder, **loading.model_arguments(self.name))
+        if self._options and getattr(self.model, "hf_quantizer", None):
+            type(self.model.hf_quantizer).is_compileable = property(lambda _: True)  # without it a 4-bit model is never compiled
         self.end_ids = text.end_ids(self.tokenizer, self.model.generation_config, self.model.config, self.model.config.get_text_config())
         self._synchronize()
         read_s = time.perf_counter() - began
@@ -53,7 +60,7 @@ class PlainLane(Lane):
         self.model.generate(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=request.max_new_tokens, do_sample=False, streamer=stamps,
             eos_token_id=None if request.forced_ids else sorted(self.end_ids), pad_token_id=0,
-            logits_processor=LogitsProcessorList([forced] if request.forced_ids else []),
+            logits_processor=LogitsProcessorList([forced] if request.forced_ids else []), **self._options,
         )  # fmt: skip
         if request.logits_file:
             np.save(request.logits_file, np.stack(forced.logits))
@@ -64,7 +71,7 @@ class PlainLane(Lane):
         yield Text(run_id, answer, len(token_ids), stamps.watch.stamps[-1] - t_start)
         yield Done(
             run_id, reason, answer, token_ids, len(prompt_ids), stamps.watch.timings(len(prompt_ids)), t_start=t_start,
-            vram=self._vram(), ram=Ram(self.ram.peak(), self.ram.uss()), path="plain", warm=self._runs > 1,
+            vram=self._vram(), ram=Ram(self.ram.peak(), self.ram.uss()), path="static cache, compiled" if self._options else "plain", warm=self._runs > 1,
         )  # fmt: skip
 
 

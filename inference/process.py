@@ -84,9 +84,9 @@ def start_worker(lane: str, settings: Settings) -> LaneProcess:
     return _start(lane, settings)
 
 
-def start_plain_worker(lane: str, settings: Settings) -> LaneProcess:
-    """The same lane answered by plain `generate`, for the bench."""
-    return _start(lane, settings, "plain")
+def start_plain_worker(lane: str, settings: Settings, way: str = "plain") -> LaneProcess:
+    """The same lane answered by `generate`, for the bench; `way` is plain, or static for its static cache, compiled."""
+    return _start(lane, settings, way)
 
 
 def _start(lane: str, settings: Settings, *more: str) -> LaneProcess:

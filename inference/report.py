@@ -185,7 +185,7 @@ def lane_title(lane: dict[str, Any]) -> str:
 
 
 def _times(ratio: float, more: str, less: str) -> str:
-    if 0.98 <= ratio <= 1.02:
+    if 0.95 <= ratio <= 1.05:
         return "at the same pace" if more == "faster" else "at the same time"
     return f"{ratio:.1f} times {more}" if ratio > 1 else f"{1 / ratio:.1f} times {less}"
 

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from inference.events import Done, Failed, Hello, LaneFacts, LoadFigures, Loading, Request, RunEvent, Text
+from inference.events import Done, Failed, Hello, LaneFacts, Loaded, LoadFigures, Loading, Request, RunEvent, Text
 from inference.timing import Timings, overlap_s
 
 LOADING_STATES = ("starting", "loading")
@@ -157,6 +157,14 @@ class Lane:
     def closed_loads(self, now: float) -> list[tuple[float, float]]:
         """The loading spans so far, one that is still open ending at `now`."""
         return [(low, now if high is None else high) for low, high in self.loads]
+
+    def take_load(self, loaded: Loaded, now: float) -> None:
+        """The model is usable; said again by the same process when a faster path has been made ready."""
+        cold = self.load.cold if self.facts and self.load else not self.ever_loaded
+        self.facts, self.load, self.progress = loaded.facts, replace(loaded.load, cold=cold), None
+        self.ever_loaded = True
+        self.load_ended(now)
+        self.state = "busy" if self.current else "ready"
 
     def load_began(self, now: float) -> None:
         """Open a loading span, unless one is open."""

@@ -28,6 +28,8 @@ VARIABLES: dict[str, str] = {
     "auth": "AUTH",
     "host": "GRADIO_SERVER_NAME",
     "port": "GRADIO_SERVER_PORT",
+    "compact": "COMPACT_WEIGHTS",
+    "compile": "COMPILE_STEP",
 }
 _SECRET = {"auth"}
 
@@ -45,6 +47,8 @@ class Settings:
     auth: str = ""
     host: str = "127.0.0.1"
     port: int = 0
+    compact: bool = True
+    compile: bool = True
 
     def __post_init__(self) -> None:
         _check_lanes(self.lanes)
@@ -119,7 +123,7 @@ def _cache_candidates() -> list[Path]:
 def _from_text(name: str, variable: str, text: str) -> object:
     if name == "lanes":
         return parse_lanes(text)
-    if name == "share":
+    if name in {"share", "compact", "compile"}:
         return text.lower() in {"1", "true", "yes", "on"}
     if name in {"threads", "port"}:
         try:
@@ -133,5 +137,5 @@ def _to_text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
     if isinstance(value, bool):
-        return "1" if value else ""
+        return "1" if value else "0"
     return "" if value in ("", 0) else str(value)

@@ -82,3 +82,5 @@ def _spread(model: nn.Module, scale: dict[str, float]) -> None:
                 module.weight.mul_(scale["linear"])
             if "post_norm" in scale and name.endswith(("post_attention_layernorm", "post_feedforward_layernorm")):
                 module.weight.fill_(scale["post_norm"])
+            if "qk_norm" in scale and name.endswith(("q_norm", "k_norm")):
+                module.weight.fill_(scale["qk_norm"])

@@ -1,4 +1,4 @@
-"""Figures in words, the same everywhere: seconds, rates and sizes with their unit; an unknown one is "n/a"."""
+"""Figures in words, the same everywhere: spans, rates and sizes with their unit; an unknown one is "n/a"."""
 
 from __future__ import annotations
 
@@ -6,19 +6,32 @@ UNKNOWN = "n/a"
 
 
 def seconds(value: float | None) -> str:
-    """A time: "35 ms", "1.24 s"."""
+    """A span: "0.42 ms", "35 ms", "1.24 s", "12.4 s", "2 min 05 s", "1 h 02 min"."""
     if value is None:
         return UNKNOWN
-    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"
+    if value < 0.0995:
+        return f"{value * 1000:.2g} ms"
+    if value < 0.9995:
+        return f"{value * 1000:.0f} ms"
+    if value < 99.95:
+        return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def rate(value: float | None) -> str:
-    """Tokens per second: "98.3 tok/s"."""
-    return UNKNOWN if value is None else f"{value:.1f} tok/s"
+    """Tokens per second: "0.43 tok/s", "9.87 tok/s", "98.3 tok/s", "214 tok/s"."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:.0f} tok/s" if value >= 99.95 else f"{value:.1f} tok/s" if value >= 9.995 else f"{value:.2f} tok/s"
 
 
 def size(value: float | None) -> str:
-    """Bytes in powers of 1024: "3.20 GiB", "512 MiB"."""
+    """Memory in binary units: "600 B", "512 MiB", "3.15 GiB"."""
     if value is None:
         return UNKNOWN
-    return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1023.5:
+            return f"{value:.0f} {unit}" if value >= 99.5 or unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.2f} GiB" if value < 99.995 else f"{value:.0f} GiB"

@@ -1,4 +1,4 @@
-"""`python -m inference.worker LANE [plain]`: one lane behind JSON lines, one object a line.
+"""`python -m inference.worker LANE [plain|static]`: one lane behind JSON lines, one object a line.
 
 Reads `load`, `generate`, `stop` and `exit` from stdin and writes events to stdout. The first line takes both
 descriptors for itself and points stdout at stderr, so that a library's print can't break a message; stderr is the
@@ -13,6 +13,7 @@ import sys
 _IN, _OUT = os.fdopen(os.dup(0), "r", encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)
 
+import contextlib  # noqa: E402
 import json  # noqa: E402
 import logging  # noqa: E402
 import queue  # noqa: E402
@@ -31,18 +32,19 @@ log = logging.getLogger(__name__)
 class Worker:
     """The loop around a lane: requests in, events out, one at a time."""
 
-    def __init__(self, lane: str, settings: Settings, plain: bool = False) -> None:
+    def __init__(self, lane: str, settings: Settings, way: str = "") -> None:
         self.settings = settings
         self.requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.stopped: set[str] = set()
+        self.fast_told = False
         threading.Thread(target=self._read, name="requests", daemon=True).start()
-        self.lane, self.hello = _start_lane(lane, settings, plain)
+        self.lane, self.hello = _start_lane(lane, settings, way)
 
     def run(self) -> None:
         """Say hello, then serve until the input closes."""
         self.emit(self.hello)
         while True:
-            message = self.requests.get()
+            message = self._next()
             run_id: str | None = message.get("run_id")
             try:
                 if message["do"] == "load":
@@ -56,6 +58,17 @@ class Worker:
                 self.emit(Failed(run_id, "This lane failed unexpectedly; the log has the trace. Ask again, or run `python -m inference doctor`."))
             finally:
                 self.stopped.discard(run_id or "")
+
+    def _next(self) -> dict[str, Any]:
+        """The next request; while none comes, a fast path that has been compiled is changed over to."""
+        fast = self.lane.fast if self.lane else None
+        while fast and not self.fast_told:
+            with contextlib.suppress(queue.Empty):
+                return self.requests.get(timeout=0.1)
+            if not fast.pending or fast.built:
+                self.emit(self.lane.finish_fast(self.emit))
+                self.fast_told = True
+        return self.requests.get()
 
     def emit(self, event: Event) -> None:
         """Write one event."""
@@ -78,6 +91,7 @@ class Worker:
             return
         try:
             self.emit(self.lane.load(self.emit))
+            self.lane.compile_beside()
         except InferenceError as error:
             self.emit(Failed(None, str(error), isinstance(error, Refused)))
         except Exception:
@@ -105,10 +119,10 @@ def _request(fields: dict[str, Any]) -> Request:
     return Request(**{**fields, "forced_ids": tuple(fields.get("forced_ids", ()))})
 
 
-def _start_lane(name: str, settings: Settings, plain: bool) -> tuple[Any, Hello]:
+def _start_lane(name: str, settings: Settings, way: str) -> tuple[Any, Hello]:
     """Set the threads, import the heavy libraries, find the device; (None, hello) where the lane can't run."""
     began = time.perf_counter()
-    if not plain:
+    if not way:
         os.environ["OMP_NUM_THREADS"] = str(memory.cpu_threads(settings.threads))
     import torch
     import transformers
@@ -119,19 +133,20 @@ def _start_lane(name: str, settings: Settings, plain: bool) -> tuple[Any, Hello]
     from inference.probe import cuda_reason, environment, probe, versions
 
     found = probe(name)
-    if not plain:
+    if not way:
         torch.set_num_threads(memory.cpu_threads(settings.threads, beside_gpu=cuda_reason() is None))
     hello = Hello(found.lane, found.lane.split(":")[0], versions(), environment(), found.reason, found.available)
     if not found.available:
         return None, hello
-    return (PlainLane if plain else Lane)(found.lane, settings, time.perf_counter() - began), hello
+    import_s = time.perf_counter() - began
+    return PlainLane(found.lane, settings, import_s, way == "static") if way else Lane(found.lane, settings, import_s), hello
 
 
 def main() -> None:
     """Run the lane named on the command line."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    Worker(sys.argv[1], from_env(), plain=sys.argv[2:] == ["plain"]).run()
+    Worker(sys.argv[1], from_env(), "".join(sys.argv[2:])).run()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The CPU decoder gives plain generate's tokens by every path, stops inside a long prompt, and never waits for a compiler."""
 
-import subprocess
 import time
 
 import pytest
@@ -21,18 +20,32 @@ PROMPT = [0, *range(40, 75)]
 NO_END = frozenset({511})
 
 
+@pytest.fixture(scope="module", autouse=True)
+def made(tmp_path_factory):
+    """(folder, file of its step, compiler) of each kind; all compile at once while the first tests run."""
+    root, found = tmp_path_factory.mktemp("tiny"), {}
+    for kind in KINDS:
+        folder, path = make_checkpoint(root / kind, kind), root / "steps" / f"{kind}.pt2"
+        compiler = compiling.Compiler(folder, path, True, 2)
+        compiler.start(lambda _: None)
+        found[kind] = (folder, path, compiler)
+    yield found
+    for _, _, compiler in found.values():
+        compiler.end()
+
+
 @pytest.fixture(scope="module", params=KINDS)
-def folder(request, tmp_path_factory):
-    return make_checkpoint(tmp_path_factory.mktemp("tiny") / request.param, request.param)
+def folder(request, made):
+    return made[request.param][0]
 
 
 @pytest.fixture(scope="module")
-def step_file(folder):
-    if compiling.compiler() is None:
+def step_file(folder, made):
+    _, path, compiler = made[folder.name]
+    if compiler.thread is None:
         pytest.skip("no C++ compiler")
-    path = folder / "step.pt2"
-    done = subprocess.run(compiling.command(folder, path, True, 2), env=compiling.environment(folder / "cache"), stdin=subprocess.PIPE)
-    assert done.returncode == 0
+    compiler.thread.join(250)
+    assert path.exists()
     return path
 
 
@@ -126,7 +139,8 @@ def test_nobody_waits_for_the_compiler_and_a_failure_is_told(folder, tmp_path, m
     lane = Lane("cpu:fp32", Settings(model_id=str(folder), cache_dir=str(tmp_path)))
     lane.load(lambda _: None)
     monkeypatch.setattr(compiling, "command", lambda *_: ["sh", "-c", "read wait; echo no compiler >&2; exit 1"])
-    compiler = lane.compile_beside()
+    lane.compile_beside()
+    compiler = lane.compiler
     done = list(lane.generate("r", Request("hi", max_new_tokens=3), lambda: False))[-1]
     assert done.path == "eager" and compiler.running
     compiler.child.stdin.write(b"\n")
@@ -155,7 +169,7 @@ def test_the_compiled_step_of_an_earlier_start_is_used_at_once(folder, step_file
     target.write_bytes(step_file.read_bytes())
     again = Lane("cpu:fp32", settings)
     again.load(lambda _: None)
-    assert list(again.generate("r", Request("hi", max_new_tokens=3), lambda: False))[-1].path == "compiled" and again.compile_beside() is None
+    assert list(again.generate("r", Request("hi", max_new_tokens=3), lambda: False))[-1].path == "compiled" and not again.path_pending
 
 
 def test_chunks_are_powers_of_two_that_take_some_tenths_of_a_second():

@@ -243,6 +243,12 @@ def test_a_refused_load_is_told_and_tried_again_at_the_next_prompt(loaded):
     assert lane.asked[-1] == full.id
 
 
+def test_a_refused_lane_can_be_asked_to_load_again_in_its_own_process(loaded):
+    loaded.lanes["auto:nf4"].emit(Failed(None, "needs 15 GiB", True))
+    loaded.engine.retry("auto:nf4")
+    assert loaded.lanes["auto:nf4"].sent[-1] == {"do": "load"} and loaded.starts == ["auto:nf4"] and loaded.state("auto:nf4") == "loading"
+
+
 def test_a_lane_without_its_device_gives_its_reason():
     stage = Stage(("cuda:nf4", "cpu:fp32"))
     stage.lanes["cuda:nf4"].hello(available=False, reason="no CUDA device")

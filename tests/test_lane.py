@@ -40,9 +40,8 @@ def test_labels_are_read_off_the_loaded_model(lane):
     facts = lane.facts
     device, precision = lane.name.split(":")
     if precision != "nf4":
-        dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
-        assert (facts.precision.lower(), facts.storage_dtype, facts.quantization) == (precision, str(dtype).removeprefix("torch."), None)
-        assert {p.dtype for p in lane.model.parameters()} == {dtype}
+        stored, computed = {"fp32": ("bfloat16 (exact)", "float32"), "bf16": ("bfloat16", "bfloat16")}[precision]
+        assert (facts.precision.lower(), facts.storage_dtype, facts.compute_dtype, facts.quantization) == (precision, stored, computed, None)
     else:
         assert facts.precision == "NF4" and facts.quantization["type"] == "nf4" and facts.quantization["layers"] == 14
         assert any("embed_tokens" in name for name in facts.kept_16bit)
@@ -75,7 +74,7 @@ def test_the_answer_ends_by_length_at_the_limit_and_by_stop_at_the_turn_end(lane
     monkeypatch.setattr(lane, "_tokens", lambda *_: iter([*words, turn_end, 300]))
     done = answer(lane, Request("hi", max_new_tokens=20))
     assert (done.finish_reason, done.text, done.token_ids[-1]) == ("stop", "good morning", turn_end)
-    monkeypatch.setattr(lane, "_tokens", lambda _, limit, __: iter([words[0]] * limit))
+    monkeypatch.setattr(lane, "_tokens", lambda _, __, limit, ___: iter([words[0]] * limit))
     done = answer(lane, Request("hi", max_new_tokens=20))
     assert (done.finish_reason, len(done.token_ids)) == ("length", 20)
 
@@ -145,8 +144,9 @@ def test_a_load_tells_its_spans_and_its_progress(folder):
     assert {"reading the tokenizer", "reading weights", "warming up"} <= {event.stage for event in seen}
 
 
-def test_a_fp32_file_is_also_served_as_fp32(tmp_path):
+def test_a_bf16_file_is_served_as_fp32_when_compact_storage_is_off(tmp_path):
     folder = make_checkpoint(tmp_path / "l", "llama")
     config = json.loads((folder / "config.json").read_text())
     assert config["dtype"] == "bfloat16"
-    assert loaded_lane("cpu:fp32", str(folder)).facts.storage_dtype == "float32"
+    lane = Lane("cpu:fp32", Settings(model_id=str(folder), compact=False))
+    assert lane.load(lambda _: None).facts.storage_dtype == "float32"

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from inference import units
 from inference.engine import Engine, LaneStatus
 from inference.events import Done, Failed, Hello, LaneFacts, LoadFigures, Loading, Prefill, Queued, Text
 from inference.progress import Progress
@@ -40,10 +41,10 @@ def shown(markup: str) -> str:
 @pytest.mark.parametrize(
     ("words", "value", "expected"),
     [
-        (badge.seconds, None, "n/a"), (badge.seconds, 0.0042, "4.2 ms"), (badge.seconds, 0.035, "35 ms"), (badge.seconds, 0.9994, "999 ms"),
-        (badge.seconds, 1.2449, "1.24 s"), (badge.seconds, 12.44, "12.4 s"), (badge.seconds, 1325, "22 min 05 s"), (badge.seconds, 3720, "1 h 02 min"),
-        (badge.rate, None, "n/a"), (badge.rate, 0.031, "0.03 tok/s"), (badge.rate, 9.87, "9.87 tok/s"), (badge.rate, 98.34, "98.3 tok/s"), (badge.rate, 214.2, "214 tok/s"),
-        (badge.size, None, "n/a"), (badge.size, 600, "600 B"), (badge.size, 512 * 2**20, "512 MiB"), (badge.size, 3.15 * 2**30, "3.15 GiB"),
+        (units.seconds, None, "n/a"), (units.seconds, 0.0042, "4.2 ms"), (units.seconds, 0.035, "35 ms"), (units.seconds, 0.9994, "999 ms"),
+        (units.seconds, 1.2449, "1.24 s"), (units.seconds, 12.44, "12.4 s"), (units.seconds, 1325, "22 min 05 s"), (units.seconds, 3720, "1 h 02 min"),
+        (units.rate, None, "n/a"), (units.rate, 0.031, "0.03 tok/s"), (units.rate, 9.87, "9.87 tok/s"), (units.rate, 98.34, "98.3 tok/s"), (units.rate, 214.2, "214 tok/s"),
+        (units.size, None, "n/a"), (units.size, 600, "600 B"), (units.size, 512 * 2**20, "512 MiB"), (units.size, 3.15 * 2**30, "3.15 GiB"),
         (badge.clock, 0.04, "0.0 s"), (badge.clock, 9.94, "9.9 s"), (badge.clock, 62.3, "62 s"), (badge.clock, 125, "2 min 05 s"),
     ],
 )  # fmt: skip

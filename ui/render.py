@@ -14,6 +14,7 @@ from inference.engine import LaneStatus
 from inference.events import LaneFacts, Loading
 from inference.progress import Progress
 from inference.timing import Timings
+from inference.units import UNKNOWN, rate, seconds, size
 from ui import badge
 from ui.badge import escape
 
@@ -79,7 +80,7 @@ def loading_words(loading: Loading | None) -> tuple[str, str]:
     if not loading.total:
         return words, ""
     if loading.unit in ("B", "bytes"):
-        return words, f"{badge.size(loading.done)} of {badge.size(loading.total)}"
+        return words, f"{size(loading.done)} of {size(loading.total)}"
     return words, f"{loading.done:g} of {loading.total:g} {loading.unit}".rstrip()
 
 
@@ -99,7 +100,7 @@ def run_line(progress: Progress, status: LaneStatus, now: float) -> str:
     if progress.phase == "failed":
         return _line("failed", progress.error or "This run failed.", count(progress.n) if progress.n else "")
     total_s = progress.done.timings.total_s if progress.done else None
-    took = f"{count(progress.n)} · {badge.seconds(total_s)}" if total_s is not None else ""
+    took = f"{count(progress.n)} · {seconds(total_s)}" if total_s is not None else ""
     if no_text(progress):
         return _line("failed", "No text produced.", took)
     if progress.ended:
@@ -176,15 +177,15 @@ def badges(status: LaneStatus, progress: Progress | None = None) -> str:
         return words(value) if value is not None or ended else badge.NOT_YET
 
     headline = [
-        ("First token", figure(timings.ttft_s, badge.seconds)),
-        ("Speed", figure(timings.decode_tps, badge.rate)),
-        ("Total", figure(timings.total_s, badge.seconds)),
-        ("Weights", badge.size(facts.weights_bytes) if facts else badge.NOT_MEASURED if ended else badge.NOT_YET),
+        ("First token", figure(timings.ttft_s, seconds)),
+        ("Speed", figure(timings.decode_tps, rate)),
+        ("Total", figure(timings.total_s, seconds)),
+        ("Weights", size(facts.weights_bytes) if facts else UNKNOWN if ended else badge.NOT_YET),
     ]
     small = [
         ("device", device_word(status) if status.hello or status.facts else badge.NOT_YET),
         ("precision", precision_word(facts.precision) if facts else badge.NOT_YET),
-        ("load", badge.seconds(load.total_s) if load else badge.NOT_YET),
+        ("load", seconds(load.total_s) if load else badge.NOT_YET),
     ]
     if done and done.prompt_tokens:
         small.append(("tokens", f"{done.prompt_tokens} in, {len(done.token_ids)} out"))
@@ -199,7 +200,7 @@ def _end_words(progress: Progress) -> str:
     if no_text(progress):
         return "failed: no text produced"
     reason = progress.done.finish_reason if progress.done else None
-    return ENDS.get(reason or "", reason or badge.NOT_MEASURED)
+    return ENDS.get(reason or "", reason or UNKNOWN)
 
 
 def _marks(status: LaneStatus, progress: Progress | None) -> list[str]:

@@ -1,0 +1,134 @@
+"""CUDA source in, launchable kernels out, with NVRTC and the driver alone: no toolkit, no C compiler, no inductor.
+
+Both libraries come with every CUDA build of torch. Launches go to torch's current stream, so they can be captured into a
+`torch.cuda.CUDAGraph`. Knows nothing of models. Measured: compiling all kernels takes
+2.2-3.4 s, once (NVRTC remembers the same source: 0.1-0.3 s); one launch by ctypes costs the host some 10 us, so capture.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from inference.errors import InferenceError
+
+
+class NoDeviceCode(InferenceError):
+    """The kernels can't be compiled or loaded here; the message says why."""
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute with the one value used here: 6, the kernel may start before the one before it has ended."""
+
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_byte * 60)]
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        *[(f"{what}_{axis}", ctypes.c_uint) for what in ("grid", "block") for axis in "xyz"],
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("attribute_count", ctypes.c_uint),
+    ]
+
+
+class DeviceCode:
+    """The kernels of one CUDA source, compiled for one device; raises NoDeviceCode."""
+
+    def __init__(self, source: str, macros: dict[str, object], device: torch.device, overlap: bool = True) -> None:
+        """`overlap` lets a kernel's start overlap the end of the one before it (compute capability 9.0 on)."""
+        torch.zeros(1, device=device)  # makes the device's primary context current
+        properties = torch.cuda.get_device_properties(device)
+        self.device, self.multiprocessors = device, properties.multi_processor_count
+        self.shared_limit = properties.shared_memory_per_block_optin
+        self._attribute = _Attribute(6, 0, 1)
+        self._attribute_count = int(overlap and properties.major >= 9)
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._driver.cuLaunchKernelEx.argtypes = [ctypes.POINTER(_Config), ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        image = compile_source(source, macros, f"sm_{properties.major}{properties.minor}")
+        self._module = ctypes.c_void_p()
+        self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), image), "loading the kernels")
+        self._functions: dict[str, ctypes.c_void_p] = {}
+
+    def launch(self, name: str, grid: Sequence[int], threads: int, shared_bytes: int, *arguments: Any) -> None:
+        """Start one kernel on the current stream; arguments are tensors (or None) for pointers, ints, floats, ctypes values."""
+        stream = torch.cuda.current_stream(self.device).cuda_stream
+        x, y, z = (*grid, 1, 1)[:3]
+        config = _Config(x, y, z, threads, 1, 1, shared_bytes, stream, ctypes.pointer(self._attribute), self._attribute_count)
+        values = as_c_values(arguments)
+        pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
+        self._check(self._driver.cuLaunchKernelEx(ctypes.byref(config), self._function(name), pointers, None), name)
+
+    def _function(self, name: str) -> ctypes.c_void_p:
+        if name not in self._functions:
+            function = ctypes.c_void_p()
+            self._check(self._driver.cuModuleGetFunction(ctypes.byref(function), self._module, name.encode()), name)
+            static = ctypes.c_int()
+            self._driver.cuFuncGetAttribute(ctypes.byref(static), 1, function)
+            if not static.value:  # kernels with no fixed shared memory take what the device allows
+                self._check(self._driver.cuFuncSetAttribute(function, 8, self.shared_limit), name)
+            self._functions[name] = function
+        return self._functions[name]
+
+    def _check(self, code: int, what: str) -> None:
+        if code:
+            text = ctypes.c_char_p()
+            self._driver.cuGetErrorString(code, ctypes.byref(text))
+            raise NoDeviceCode(f"{what}: {(text.value or b'unknown error').decode()}")
+
+
+def as_c_values(arguments: Sequence[Any]) -> list[Any]:
+    """Kernel arguments as ctypes values: tensors and None as pointers, ints as int32, floats as float32."""
+    values: list[Any] = []
+    for argument in arguments:
+        if argument is None or isinstance(argument, torch.Tensor):
+            values.append(ctypes.c_void_p(argument.data_ptr() if argument is not None else 0))
+        elif isinstance(argument, float):
+            values.append(ctypes.c_float(argument))
+        elif isinstance(argument, int):
+            values.append(ctypes.c_int(argument))
+        else:
+            values.append(argument)
+    return values
+
+
+def compile_source(source: str, macros: dict[str, object], architecture: str) -> bytes:
+    """Machine code for `architecture` ("sm_90"); raises NoDeviceCode with the compiler's own message."""
+    nvrtc = _nvrtc()
+    options = [f"--gpu-architecture={architecture}", "--std=c++17", *[f"-D{name}={value}" for name, value in macros.items()]]
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    if nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"step.cu", 0, None, None):
+        raise NoDeviceCode("NVRTC could not be started")
+    array = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
+    failed = nvrtc.nvrtcCompileProgram(program, len(options), array)
+    kind = "ProgramLog" if failed else "CUBIN"
+    getattr(nvrtc, f"nvrtcGet{kind}Size")(program, ctypes.byref(size))
+    text = ctypes.create_string_buffer(size.value)
+    getattr(nvrtc, f"nvrtcGet{kind}")(program, text)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    if failed:
+        raise NoDeviceCode(f"NVRTC for {architecture}: {text.value.decode(errors='replace')[:2000]}")
+    return text.raw
+
+
+def _nvrtc() -> ctypes.CDLL:
+    major = (torch.version.cuda or "13").split(".")[0]
+    name = f"libnvrtc.so.{major}"
+    folders = [folder for entry in sys.path for folder in glob.glob(os.path.join(entry, "nvidia", "*", "lib"))]
+    for builtins in [path for folder in folders for path in glob.glob(os.path.join(folder, f"libnvrtc-builtins.so.{major}*"))]:
+        ctypes.CDLL(builtins)  # the wheel's NVRTC doesn't look for it beside itself
+    for candidate in (name, *[os.path.join(folder, name) for folder in folders]):
+        try:
+            return ctypes.CDLL(candidate)
+        except OSError:
+            continue
+    raise NoDeviceCode(f"{name} was not found")
