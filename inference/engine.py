@@ -17,7 +17,7 @@ from dataclasses import asdict
 from inference.errors import InferenceError
 from inference.events import Done, Event, Failed, Hello, Loaded, Loading, Prefill, Queued, Request, RunEvent, Text
 from inference.process import LaneProcess, start_worker, why_it_died
-from inference.runs import ACTIVE_STATES, LOADING_STATES, Comparison, Lane, LaneStatus, Run, may_start, waiting
+from inference.runs import LOADING_STATES, Comparison, Lane, LaneStatus, Run, mark_contended, may_start, waiting
 from inference.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -25,6 +25,9 @@ TICK_S = 0.1
 STOP_PATIENCE_S = 5.0
 READER_PATIENCE_S = 15.0
 MOST_DEATHS = 3
+OTHER_IDS = (
+    "The two lanes turned this prompt into different token ids, so their answers can't be compared. Use the same tokenizer in MODEL_ID and CPU_MODEL_ID."
+)
 Starter = Callable[[str, Settings], LaneProcess]
 
 
@@ -40,6 +43,7 @@ class Engine:
         self._runs: dict[str, Run] = {}
         self._pending: list[Run] = []
         self._ids = itertools.count(1)
+        self._running = False
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="engine-watch", daemon=True)
 
@@ -149,12 +153,13 @@ class Engine:
         process = self._starter(lane.key, self.settings)
         self._processes[lane.key] = process
         process.watch(lambda event: self._on_event(lane, process, event), lambda code: self._on_exit(lane, process, code))
+        if self._running:
+            process.send(do="hold", still=True)
         if load:
             process.send(do="load")
 
     def _send(self, lane: Lane, **message: object) -> None:
-        process = self._processes.get(lane.key)
-        if process:
+        if process := self._processes.get(lane.key):
             process.send(**message)
 
     def _on_exit(self, lane: Lane, process: LaneProcess, returncode: int) -> None:
@@ -206,10 +211,8 @@ class Engine:
             self._pump()
 
     def _hello(self, lane: Lane, hello: Hello) -> None:
-        lane.hello, lane.name = hello, hello.lane
+        lane.take_hello(hello, self._clock())
         if not hello.available:
-            lane.state, lane.reason = "failed", hello.reason
-            lane.load_ended(self._clock())
             self._end_current(lane, hello.reason)
 
     def _run_event(self, lane: Lane, event: Prefill | Text | Done | Failed) -> None:
@@ -220,12 +223,7 @@ class Engine:
             run.began, lane.state, lane.deaths = True, "busy", 0
             known = run.comparison.prompt_ids
             if known is not None and known != event.prompt_ids:
-                run.put(
-                    Failed(
-                        run.id,
-                        "The two lanes turned this prompt into different token ids, so their answers can't be compared. Use the same tokenizer in MODEL_ID and CPU_MODEL_ID.",
-                    )
-                )
+                run.put(Failed(run.id, OTHER_IDS))
                 self._send(lane, do="stop", run_id=run.id)
                 return
             run.comparison.prompt_ids = event.prompt_ids
@@ -249,10 +247,12 @@ class Engine:
             if run:
                 self._pending.remove(run)
                 self._begin(run)
-        active = [lane for lane in self._lanes.values() if lane.state in ACTIVE_STATES or lane.current]
-        for lane in active:
-            if lane.current and len(active) > 1:
-                lane.current.contended = True
+        mark_contended(list(self._lanes.values()))
+        running = any(lane.current for lane in self._lanes.values())
+        if running != self._running:
+            self._running = running
+            for process in self._processes.values():
+                process.send(do="hold", still=running)
         for run in self._pending:
             position = waiting(run, self._pending)
             if position != run.position:

@@ -51,6 +51,7 @@ class Lane:
         self._runs = 0
         self._step_file: Path | None = None
         self.compiler: Compiler | None = None
+        self._held = False
         self.fast: FastPath | None = None
 
     # ---- before the weights
@@ -172,8 +173,14 @@ class Lane:
             return
         assert self.checkpoint is not None
         self.compiler = Compiler(self.checkpoint.folder, self._step_file, self.settings.compact, self.threads)
-        self.decoder.on_run = self.compiler.hold
+        self.decoder.on_run = lambda still: self.hold(self._held, still)
         self.compiler.start(self.decoder.use)
+
+    def hold(self, still: bool, own_run: bool = False) -> None:
+        """Keep the compiler still while any lane's run is measured (`still`), or this lane's own: it would slow it manyfold."""
+        self._held = still
+        if self.compiler:
+            self.compiler.hold(still or own_run)
 
     @property
     def path_pending(self) -> bool:

@@ -158,6 +158,13 @@ class Lane:
         """The loading spans so far, one that is still open ending at `now`."""
         return [(low, now if high is None else high) for low, high in self.loads]
 
+    def take_hello(self, hello: Hello, now: float) -> None:
+        """The process says which lane it is, and whether it can run."""
+        self.hello, self.name = hello, hello.lane
+        if not hello.available:
+            self.state, self.reason = "failed", hello.reason
+            self.load_ended(now)
+
     def take_load(self, loaded: Loaded, now: float) -> None:
         """The model is usable; said again by the same process when a faster path has been made ready."""
         cold = self.load.cold if self.facts and self.load else not self.ever_loaded
@@ -204,6 +211,14 @@ def may_start(run: Run, pending: list[Run], lanes: list[Lane]) -> bool:
         return not before and not any(other.state in ACTIVE_STATES or other.current for other in lanes if other is not lane)
     active = [other.current for other in lanes if other.current]
     return not any(other.comparison.mode in ("in-turn", "auto") for other in (*before, *active) if other.comparison is not run.comparison)
+
+
+def mark_contended(lanes: list[Lane]) -> None:
+    """Note in each run under way that another lane is at work too, where one is."""
+    active = [lane for lane in lanes if lane.state in ACTIVE_STATES or lane.current]
+    for lane in active:
+        if lane.current and len(active) > 1:
+            lane.current.contended = True
 
 
 def waiting(run: Run, pending: list[Run]) -> tuple[int, str]:

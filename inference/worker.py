@@ -1,6 +1,6 @@
 """`python -m inference.worker LANE [plain|static]`: one lane behind JSON lines, one object a line.
 
-Reads `load`, `generate`, `stop` and `exit` from stdin and writes events to stdout. The first line takes both
+Reads `load`, `generate`, `stop`, `hold` and `exit` from stdin and writes events to stdout. The first line takes both
 descriptors for itself and points stdout at stderr, so that a library's print can't break a message; stderr is the
 log. The process ends as soon as its input closes, whatever it is doing.
 """
@@ -37,6 +37,8 @@ class Worker:
         self.requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.stopped: set[str] = set()
         self.fast_told = False
+        self.lane: Any = None
+        self.held = False
         threading.Thread(target=self._read, name="requests", daemon=True).start()
         self.lane, self.hello = _start_lane(lane, settings, way)
 
@@ -82,6 +84,10 @@ class Worker:
                 break
             if message["do"] == "stop":
                 self.stopped.add(message["run_id"])
+            elif message["do"] == "hold":
+                self.held = message["still"]
+                if self.lane:
+                    self.lane.hold(self.held)
             else:
                 self.requests.put(message)
         os._exit(0)
@@ -92,6 +98,7 @@ class Worker:
         try:
             self.emit(self.lane.load(self.emit))
             self.lane.compile_beside()
+            self.lane.hold(self.held)
         except InferenceError as error:
             self.emit(Failed(None, str(error), isinstance(error, Refused)))
         except Exception:

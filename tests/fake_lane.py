@@ -58,7 +58,7 @@ class FakeLane:
             message = json.loads(line)
             if message["do"] == "stop":
                 self.stopped.add(message["run_id"])
-            else:
+            elif message["do"] != "hold":
                 self.requests.put(message)
         os._exit(0)
 
