@@ -248,8 +248,7 @@ class Engine:
                 self._pending.remove(run)
                 self._begin(run)
         mark_contended(list(self._lanes.values()))
-        running = any(lane.current for lane in self._lanes.values())
-        if running != self._running:
+        if (running := any(lane.current for lane in self._lanes.values())) != self._running:
             self._running = running
             for process in self._processes.values():
                 process.send(do="hold", still=running)

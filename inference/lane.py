@@ -1,7 +1,7 @@
 """One lane: loads its model, answers a request, as events. Knows no process, no queue and no page.
 
-`Lane.load()` and `Lane.generate()` are generators of events; faults are raised as InferenceError. The stamps of a
-run are taken here, on token ids, and the device is synchronized around load and prefill.
+`Lane.load()` reports its progress, `Lane.generate()` is a generator of events; faults are raised as InferenceError. The
+stamps of a run are taken here, on token ids, and the device is synchronized around load and prefill.
 """
 
 from __future__ import annotations
