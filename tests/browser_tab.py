@@ -51,8 +51,13 @@ class Tab:
         self.page.get_by_role("button", name="Settings").click()
         for name in names:
             self.page.get_by_label(name, exact=True).check()
+        self.page.wait_for_timeout(200)  # the fields are made when the settings open, and take their first value a moment later
         for label, value in numbers.items():
-            self.page.get_by_label(label.replace("_", " ").capitalize()).fill(value)
+            field = self.page.get_by_label(label.replace("_", " ").capitalize())
+            field.fill(value)
+            field.press("Tab")
+            self.page.wait_for_timeout(100)
+            assert field.input_value() == value
 
     def type_and_click(self, prompt: str) -> None:
         self.prompt.fill(prompt)
