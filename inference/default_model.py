@@ -6,6 +6,8 @@ weights were Q4_1 in there; they are kept as a bf16 checkpoint in the cache, and
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import logging
 import os
@@ -15,7 +17,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from inference.errors import InferenceError
@@ -86,13 +88,27 @@ def _convert(gguf: Path, out: Path, report: Report) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    report(Loading("restoring its tokenizer (once)", 1, 3, "steps"))
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    report(Loading("restoring its weights (once)", 2, 3, "steps"))
-    model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16)
+    with _parsed_once():
+        report(Loading("restoring its tokenizer (once)", 1, 3, "steps"))
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+        report(Loading("restoring its weights (once)", 2, 3, "steps"))
+        model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16)
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     report(Loading("saving it to the cache (once)", 3, 3, "steps"))
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
+
+
+@contextlib.contextmanager
+def _parsed_once() -> Iterator[None]:
+    """Lets transformers, which reads the file's 49,152 words three times and builds the table of tensor names 397 times, do each once."""
+    import gguf
+
+    reader, name_map = gguf.GGUFReader, gguf.get_tensor_name_map
+    gguf.GGUFReader, gguf.get_tensor_name_map = functools.cache(reader), functools.cache(name_map)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader, gguf.get_tensor_name_map = reader, name_map
