@@ -106,9 +106,11 @@ def _parsed_once() -> Iterator[None]:
     """Lets transformers, which reads the file's 49,152 words three times and builds the table of tensor names 397 times, do each once."""
     import gguf
 
-    reader, name_map = gguf.GGUFReader, gguf.get_tensor_name_map
-    gguf.GGUFReader, gguf.get_tensor_name_map = functools.cache(reader), functools.cache(name_map)
+    functions = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    for name, function in functions.items():
+        setattr(gguf, name, functools.cache(function))
     try:
         yield
     finally:
-        gguf.GGUFReader, gguf.get_tensor_name_map = reader, name_map
+        for name, function in functions.items():
+            setattr(gguf, name, function)
