@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     ours.add_argument("--rounds", type=int, default=5)
     ours.add_argument("--shape", help="random weights of that size (a name under examples/shapes)")
     ours.add_argument("--peer", action="append", default=[], choices=("bf16", "static-compile"), help="another way beside it, may be given again")
+    ours.add_argument("--quote", action="append", default=[], metavar="NAME=TPS,TTFT,TOTAL", help="a row of figures measured elsewhere, marked as quoted")
     check = commands.add_parser("doctor", help="devices, versions, limits, and which models fit")
     check.set_defaults(command=_doctor)
     for command in (one, ours, check):
@@ -107,7 +108,7 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
 
 def _bench(options: argparse.Namespace, settings: Settings) -> int:
     from inference.bench import bench
-    from inference.bench_table import bench_table, prompt_of
+    from inference.bench_table import bench_table, prompt_of, quoted
 
     if options.shape:
         settings = replace(settings, model_id=f"shape:{options.shape}")
@@ -115,7 +116,10 @@ def _bench(options: argparse.Namespace, settings: Settings) -> int:
     if options.prompt_tokens:
         request = replace(request, prompt=prompt_of(options.prompt_tokens, settings), format="raw")
     request.check()
+    quotes = dict(quoted(words) for words in options.quote)
     result = bench(settings, request, options.rounds, lambda words: print(words, file=sys.stderr, flush=True), options.peer)
+    for found in result["lanes"].values():
+        found["peers"] |= quotes
     print(bench_table(result) + "\n\n" + json.dumps(result))
     return 0
 

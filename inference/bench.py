@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from inference.bench_table import bench_table, row
 from inference.compare import answer
 from inference.engine import Engine
 from inference.errors import InferenceError
@@ -63,14 +64,21 @@ class Side:
 
 
 def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = ()) -> dict[str, Any]:
-    """The benchmark of each lane of the settings, one lane after the other, with `peers` beside; raises InferenceError."""
+    """The benchmark of each lane of the settings, one lane after the other, with `peers` beside; raises InferenceError.
+
+    Each row is said as soon as it is measured, so that a bench that is cut off loses none of them.
+    """
     if request.temperature:
         raise InferenceError("The bench compares greedy answers. Leave the temperature at 0.")
     found = {}
     for lane in settings.lanes:
         alone = replace(settings, lanes=(lane,))
-        found[lane] = bench_lane(alone, request, rounds, say)
-        found[lane]["peers"] = {peer: bench_peer(alone, peer, request, rounds, say) for peer in peers}
+        result = bench_lane(alone, request, rounds, say)
+        found[lane] = result
+        say(bench_table({"lanes": found}))
+        for peer in peers:
+            result["peers"][peer] = bench_peer(alone, peer, request, rounds, say)
+            say(" | ".join(row(lane, peer, result["peers"][peer])))
     return {"lanes": found}
 
 

@@ -15,14 +15,15 @@ def bench_table(result: dict[str, Any]) -> str:
     """A row a lane and way, then the ratios and what was checked of the tokens."""
     rows: list[tuple[str, ...]] = [COLUMNS]
     for lane, found in result["lanes"].items():
-        rows += [_row(lane, way, found[way]) for way in ("plain", "ours")]
-        rows += [_row(lane, name, figures) for name, figures in found["peers"].items()]
+        rows += [row(lane, way, found[way]) for way in ("plain", "ours")]
+        rows += [row(lane, name, figures) for name, figures in found["peers"].items()]
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([*lines, "", *(_check(lane, found) for lane, found in result["lanes"].items())])
 
 
-def _row(lane: str, way: str, figures: dict[str, Any]) -> tuple[str, ...]:
+def row(lane: str, way: str, figures: dict[str, Any]) -> tuple[str, ...]:
+    """One way's figures in words, in the order of COLUMNS."""
     return (
         lane, way, figures.get("path") or UNKNOWN, rate(figures.get("decode_tps")), seconds(figures.get("ttft_s")), seconds(figures.get("total_s")),
         seconds(figures.get("load_s")), size(figures.get("weights_bytes")), str(figures.get("n", UNKNOWN)),
@@ -53,3 +54,13 @@ def prompt_of(tokens: int, settings: Settings) -> str:
         if len(tokenizer(text)["input_ids"]) == tokens:
             return text
     raise InferenceError(f"No prompt of exactly {tokens} tokens could be made. Try another --prompt-tokens.")
+
+
+def quoted(words: str) -> tuple[str, dict[str, Any]]:
+    """`NAME=DECODE_TPS,TTFT_S,TOTAL_S`, figures that somebody else measured -> a peer of the table; raises InferenceError."""
+    name, _, numbers = words.partition("=")
+    try:
+        decode_tps, ttft_s, total_s = (float(number) for number in numbers.split(","))
+    except ValueError:
+        raise InferenceError(f"--quote takes NAME=DECODE_TPS,TTFT_S,TOTAL_S, such as llama.cpp=239,0.0094,0.215, not {words!r}.") from None
+    return name, {"decode_tps": decode_tps, "ttft_s": ttft_s, "total_s": total_s, "path": "quoted, not measured", "quoted": True}
