@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from inference.bandwidth import read_bandwidth
 from inference.bench_table import bench_table, row
 from inference.compare import answer
 from inference.engine import Engine
@@ -117,10 +118,18 @@ def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[
             say(f"{lane}: round {number + 1} of {rounds}")
             for side in (plain, ours):
                 side.runs.append(side.ask(request))
-        return _result(plain, ours, request)
+        result = _result(plain, ours, request)
     finally:
         for engine in engines:
             engine.close()
+    return result | _bandwidth(result["ours"]) if lane.startswith("cpu") else result
+
+
+def _bandwidth(ours: dict[str, Any]) -> dict[str, Any]:
+    """The machine's read bandwidth, now that nothing runs, and the share of it that reading the weights once a token comes to."""
+    found = read_bandwidth(ours["threads"] or 1)
+    rate = ours["decode_tps"]
+    return {"read_bandwidth": found, "bandwidth_share": ours["weights_bytes"] * rate / found if rate else None}
 
 
 def _settle(side: Side, request: Request, say: Callable[[str], None]) -> None:

@@ -38,7 +38,9 @@ def _check(lane: str, found: dict[str, Any]) -> str:
     else:
         kind = "a near tie" if fork["near_tie"] else "NOT a near tie"
         tokens = f"the tokens part at {fork['index'] + 1}, {kind} (margin {fork['margin']:.3g}, largest logit difference {fork['max_logit_diff']:.3g})"
-    return f"{lane}: ours / plain: {ratios}; {tokens}; {found['distinct_tokens']} distinct tokens"
+    share = found.get("bandwidth_share")
+    memory = f"; decode reads its weights at {share:.0%} of the {found['read_bandwidth'] / 1e9:.1f} GB/s that this memory gives" if share else ""
+    return f"{lane}: ours / plain: {ratios}; {tokens}; {found['distinct_tokens']} distinct tokens{memory}"
 
 
 def prompt_of(tokens: int, settings: Settings) -> str:
