@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import Any
 
 from inference.errors import InferenceError
@@ -51,10 +52,11 @@ def prompt_of(tokens: int, settings: Settings) -> str:
 
     tokenizer = AutoTokenizer.from_pretrained(checkpoints.find(settings.model_id, settings, lambda _: None).folder)
     words = ("hello good morning may i see the menu and then tell me what you would order from it today " * (tokens // 8 + 1)).split()
-    for count in range(1, len(words) + 1):
-        text = " ".join(words[:count])
-        if len(tokenizer(text)["input_ids"]) == tokens:
-            return text
+    counts = range(len(words) + 1)
+    count = bisect.bisect_left(counts, tokens, key=lambda n: len(tokenizer(" ".join(words[:n]))["input_ids"]))
+    text = " ".join(words[:count])
+    if len(tokenizer(text)["input_ids"]) == tokens:
+        return text
     raise InferenceError(f"No prompt of exactly {tokens} tokens could be made. Try another --prompt-tokens.")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -66,13 +67,14 @@ class Compiler:
     def _wait(self, child: subprocess.Popen[bytes], on_done: Callable[[Path], object]) -> None:
         began = time.perf_counter()
         assert child.stderr is not None
-        said = child.stderr.read().decode(errors="replace").strip().split("\n")[-1]
+        said = child.stderr.read().decode(errors="replace").strip().split("\n")
         if child.wait() == 0:
             self.seconds = time.perf_counter() - began
             log.info("the decode step was compiled in %.0f s", self.seconds)
             on_done(self.path)
         else:
-            log.warning("the decode step could not be compiled (%s); decoding stays eager", said[:300])
+            reason = next((line for line in reversed(said) if re.match(r"[\w.]*(Error|Exception)\b", line)), said[-1])
+            log.warning("the decode step could not be compiled (%s); decoding stays eager", reason[:500])
 
 
 def command(folder: Path, path: Path, compact: bool, threads: int) -> list[str]:
