@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     ours.add_argument("--max-new-tokens", type=int, default=50)
     ours.add_argument("--rounds", type=int, default=5)
     ours.add_argument("--shape", help="random weights of that size (a name under examples/shapes)")
-    ours.add_argument("--peer", action="append", default=[], choices=("bf16", "static-compile"), help="another way beside it, may be given again")
+    ours.add_argument("--peer", action="append", default=[], choices=("bf16", "static-compile", "llama.cpp"), help="another way beside it, may be given again")
     ours.add_argument("--quote", action="append", default=[], metavar="NAME=TPS,TTFT,TOTAL", help="a row of figures measured elsewhere, marked as quoted")
     check = commands.add_parser("doctor", help="devices, versions, limits, and which models fit")
     check.set_defaults(command=_doctor)

