@@ -1,5 +1,5 @@
-"""`python -m inference compare | bench | doctor`: the page's comparison on the command line, our lanes against
-plain `generate`, and what can run here.
+"""`python -m inference compare | bench | quality | doctor`: the page's comparison on the command line, our lanes
+against plain `generate`, what 4 bits changed in the answers, and what can run here.
 
 Results go to stdout (with `--json -` nothing but the record), progress and faults to stderr.
 """
@@ -14,6 +14,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from inference import quality_command
 from inference.compare import compare
 from inference.engine import Engine
 from inference.errors import InferenceError
@@ -56,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--mode", choices=MODES, default="auto", help="auto: in turn where two lanes share a device")
     one.add_argument("--repeats", type=int, default=1, help="with more than 1, after a warm-up that is not counted")
+    one.add_argument("--quality", action="store_true", help="score the full-precision answer with every lane")
     one.add_argument("--json", metavar="FILE", help="write the record there; - for stdout, and then nothing else")
     ours = commands.add_parser("bench", help="each lane against plain generate, A B A B")
     ours.set_defaults(command=_bench)
@@ -65,9 +67,10 @@ def _parser() -> argparse.ArgumentParser:
     ours.add_argument("--rounds", type=int, default=5)
     ours.add_argument("--shape", help="random weights of that size (a name under examples/shapes)")
     ours.add_argument("--peer", action="append", default=[], choices=("bf16", "static-compile"), help="another way beside it, may be given again")
+    quality = quality_command.add_parser(commands)
     check = commands.add_parser("doctor", help="devices, versions, limits, and which models fit")
     check.set_defaults(command=_doctor)
-    for command in (one, ours, check):
+    for command in (one, ours, quality, check):
         command.add_argument("--model", help="Hub id, folder or shape:NAME (MODEL_ID)")
         command.add_argument("--lanes", help="such as cuda:nf4,cpu:fp32 (LANES)")
     return parser
@@ -90,7 +93,7 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     engine, status = Engine(settings), StatusLine()
     engine.start()
     try:
-        record = compare(engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show)
+        record = compare(engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show, quality=options.quality)
     finally:
         engine.close()
         status.clear()
