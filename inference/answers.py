@@ -27,7 +27,7 @@ Runs = dict[str, Progress]
 
 @dataclass(frozen=True)
 class AnswerQuality:
-    """One answer of the reference lane, scored by it and by one other lane."""
+    """One answer of the reference lane, scored by it and by one other lane; sampled answers (not `greedy`) have no fork."""
 
     reference_name: str
     other_name: str
@@ -35,6 +35,7 @@ class AnswerQuality:
     other: Scored
     figures: Figures
     fork: Fork | None
+    greedy: bool
 
 
 def answer_span(run: Progress) -> Span:
@@ -53,25 +54,26 @@ def fork_of(piece_list: Sequence[Piece], lane: str, reference: Progress, other: 
     return find_fork(left, right, other.done.token_ids, (reference.text, other.text))
 
 
-def one_answer(engine: Engine, runs: Runs, say: Say = lambda _: None) -> AnswerQuality:
-    """The reference's answer among `runs` (by configured lane name), scored by it and by the first other lane that answered."""
+def one_answer(engine: Engine, runs: Runs, greedy: bool) -> AnswerQuality:
+    """The reference's answer among `runs` (by configured lane name), scored by it and by another lane that answered, a 4-bit one if any."""
     reference, others = choose(engine, tuple(runs))
-    other = next((other for other in others if runs[other.key].done), None)
+    other = next((other for other in sorted(others, key=lambda lane: not lane.key.endswith(":nf4")) if runs[other.key].done), None)
     if other is None:
         raise InferenceError("The other lane gave no answer to hold against the full-precision one. Ask again.")
-    found = list(pieces(reference, [other], [answer_span(runs[reference.key])], say, texts=True))
+    found = list(pieces(reference, [other], [answer_span(runs[reference.key])], texts=True))
+    fork = fork_of(found, other.name, runs[reference.key], runs[other.key]) if greedy else None
     return AnswerQuality(
         reference.name, other.name, Scored.joined([piece.reference for piece in found]), Scored.joined([piece.others[other.name] for piece in found]),
-        summarize(reference, [other], found)[other.name], fork_of(found, other.name, runs[reference.key], runs[other.key]),
+        summarize(reference, [other], found)[other.name], fork, greedy,
     )  # fmt: skip
 
 
-def record_of_answer(engine: Engine, runs: Runs, say: Say = lambda _: None) -> dict[str, Any]:
+def record_of_answer(engine: Engine, runs: Runs, greedy: bool) -> dict[str, Any]:
     """The record's `quality` for one comparison: the reference's answer, scored by every lane that took part."""
     reference, others = choose(engine, tuple(runs))
-    found = list(pieces(reference, others, [answer_span(runs[reference.key])], say, texts=True))
+    found = list(pieces(reference, others, [answer_span(runs[reference.key])], texts=True))
     record = quality_record(reference, others, found, "answer")
-    fork = fork_of(found, record["other"], runs[reference.key], runs[_key(others, record["other"])])
+    fork = fork_of(found, record["other"], runs[reference.key], runs[_key(others, record["other"])]) if greedy else None
     return {**record, "first_divergence": fork.as_record() if fork else None}
 
 

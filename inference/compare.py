@@ -45,14 +45,14 @@ def compare(
             for key, progress in results.items():
                 outcomes.setdefault(key, []).append(progress)
     record = build_record(engine.status(), request, used, outcomes)
-    return {**record, "quality": _quality(engine, outcomes)} if quality else record
+    return {**record, "quality": _quality(engine, outcomes, not request.temperature)} if quality else record
 
 
-def _quality(engine: Engine, outcomes: dict[str, list[Progress]]) -> dict[str, Any]:
+def _quality(engine: Engine, outcomes: dict[str, list[Progress]], greedy: bool) -> dict[str, Any]:
     from inference.answers import record_of_answer
 
     try:
-        return record_of_answer(engine, {key: runs[-1] for key, runs in outcomes.items()})
+        return record_of_answer(engine, {key: runs[-1] for key, runs in outcomes.items()}, greedy)
     except InferenceError as error:
         return {"error": str(error)}
 
