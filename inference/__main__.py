@@ -104,6 +104,8 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
         if options.json:
             Path(options.json).write_text(text + "\n", encoding="utf-8")
         print(text_table(record) + "\n\n" + verdict_text(record).replace("**", ""))
+        if record["quality"]:
+            print("\n" + quality_command.quality_table(record["quality"]))
     failed = [lane for lane in record["lanes"].values() if not lane["n"]]
     return 1 if failed else 0
 

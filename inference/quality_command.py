@@ -112,7 +112,9 @@ class RssWatch:
 
 
 def quality_table(record: dict[str, Any]) -> str:
-    """The figures for people, and what they rest on."""
+    """The figures for people, and what they rest on; the sentence where there are none."""
+    if "error" in record:
+        return f"no quality figures: {record['error']}"
     lines = [f"{record['other']} against {record['reference']}, on {record['source']}: {record['positions']} positions, up to {record['rows']} rows at once"]
     if record["positions"] < ENOUGH_POSITIONS:
         lines.append(f"Fewer than {ENOUGH_POSITIONS} positions: too few for a verdict.")
@@ -124,7 +126,8 @@ def quality_table(record: dict[str, Any]) -> str:
                   f"McNemar's exact p {held['mcnemar_p']:.3g}"]  # fmt: skip
     if answers := record.get("answers"):
         lines += ["", f"answers: {answers['identical']} of {answers['n']} identical; of the others {answers['near_ties']} part at a near tie"]
-    lines += ["", "memory above the loaded model: " + ", ".join(f"{name} {size(value)}" for name, value in record["ram_above_model"].items())]
+    if memory := record.get("ram_above_model"):
+        lines += ["", "memory above the loaded model: " + ", ".join(f"{name} {size(value)}" for name, value in memory.items())]
     return "\n".join(lines)
 
 
