@@ -25,6 +25,7 @@ from inference.quality import ENOUGH_POSITIONS
 from inference.settings import Settings
 from inference.teacher import choose, pieces, quality_record, text_spans
 from inference.units import size
+from inference.usual import USUAL
 
 SAMPLE_S = 0.02
 
@@ -59,7 +60,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
                 record = record_of_prompts(engine, prompts, pattern, _say)
     finally:
         engine.close()
-    record |= {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above()}
+    record |= {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above(), "ram_peak": watch.peak()}
     _write(options.json, record)
     return 0
 
@@ -95,6 +96,10 @@ class RssWatch:
         """By lane, the peak RSS less the RSS when its model had been loaded, in bytes."""
         return {name: self._high[name] - self._low[name] for name in self._high}
 
+    def peak(self) -> dict[str, int]:
+        """By lane, the peak RSS since its model had been loaded, libraries and model included, in bytes."""
+        return dict(self._high)
+
     def _watch(self) -> None:
         while not self._over.wait(SAMPLE_S):
             pids = self._engine.pids()
@@ -126,6 +131,7 @@ def quality_table(record: dict[str, Any]) -> str:
                   f"McNemar's exact p {held['mcnemar_p']:.3g}"]  # fmt: skip
     if answers := record.get("answers"):
         lines += ["", f"answers: {answers['identical']} of {answers['n']} identical; of the others {answers['near_ties']} part at a near tie"]
+    lines += ["", "for scale:", *(f"  {usual.words()}" for usual in USUAL)]
     if memory := record.get("ram_above_model"):
         lines += ["", "memory above the loaded model: " + ", ".join(f"{name} {size(value)}" for name, value in memory.items())]
     return "\n".join(lines)

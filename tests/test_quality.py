@@ -15,6 +15,7 @@ from inference.process import ROOT
 from inference.prompts import Prompt, read_prompts
 from inference.quality import Positions, Span, check_took_hold, figures, windows
 from inference.score_events import Scored, ScoreRequest
+from inference.usual import USUAL
 
 POSITIONS = Positions(
     np.array([0.0, 0.1, 0.2, 0.5]), np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.1, 2.3, 2.9, 4.5]), np.array([True, True, False, True])
@@ -167,3 +168,10 @@ def test_figures_need_no_torch():
     code = "import inference.quality, inference.answers, inference.quality_command, ui.fork, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False"
+
+
+def test_the_readme_has_the_scale_with_its_commands():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for usual in USUAL:
+        row = next(line for line in readme.splitlines() if usual.command in line and line.startswith("|"))
+        assert f"{usual.kld_mean:.2f} nat" in row and f"{100 * usual.top1_agreement:.0f} %" in row and f"{usual.ppl_ratio:.2f}" in row

@@ -17,6 +17,7 @@ from inference.answers import AnswerQuality, one_answer
 from inference.errors import InferenceError
 from inference.fork import NEAR_TIE_NATS, Choice, Fork
 from inference.quality import ENOUGH_POSITIONS, Figures
+from inference.usual import USUAL
 from ui import badge
 from ui.badge import escape
 from ui.handlers import FAULT, Page
@@ -73,7 +74,7 @@ def view(quality: AnswerQuality) -> str:
     return (
         f'<section class="fork" aria-label="What 4 bits cost here"><h3>{escape(names[0])} answer, seen by both lanes</h3>'
         f"{_basis(quality, names)}{_figures(quality.figures)}{_legend(index is not None)}{_tokens(quality, names, index)}"
-        f"{_fork(quality, names)}{_worst(quality, names)}</section>"
+        f"{_fork(quality, names)}{_worst(quality, names)}{_scale()}</section>"
     )
 
 
@@ -87,6 +88,11 @@ def _basis(quality: AnswerQuality, names: tuple[str, str]) -> str:
     few = f"{count(figures.positions).replace('token', 'position')}: under {ENOUGH_POSITIONS} there is no verdict, only the numbers of this one answer."
     enough = f"{figures.positions} positions of one answer. Other texts may give other numbers: python -m inference quality measures yours."
     return f'<p class="fork-basis">{escape(words)}</p><p class="fork-basis"><strong>{escape(enough if figures.enough else few)}</strong></p>'
+
+
+def _scale() -> str:
+    rows = "".join(f"<li>{escape(usual.words())}</li>" for usual in USUAL)
+    return f'<h4>For scale, measured on a longer text</h4><ul class="fork-scale">{rows}</ul>'
 
 
 def _figures(figures: Figures) -> str:
