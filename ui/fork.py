@@ -53,7 +53,7 @@ class ForkViewer:
             return
         yield [gr.Button(interactive=False), _note("Both lanes are scoring the FP32 answer, one after the other …")]
         try:
-            quality = one_answer(self.page.engine, session.outcomes, greedy=not session.comparison.request.temperature)
+            quality = session.quality = one_answer(self.page.engine, session.outcomes, greedy=not session.comparison.request.temperature)
             shown = gr.HTML(view(quality), visible=True)
         except InferenceError as error:
             shown = _note(str(error), "alert")
