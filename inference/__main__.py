@@ -1,5 +1,5 @@
-"""`python -m inference compare | bench | doctor`: the page's comparison on the command line, our lanes against
-plain `generate`, and what can run here.
+"""`python -m inference compare | bench | quality | doctor`: the page's comparison on the command line, our lanes
+against plain `generate`, what 4 bits changed in the answers, and what can run here.
 
 Results go to stdout (with `--json -` nothing but the record), progress and faults to stderr.
 """
@@ -13,7 +13,9 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from inference import quality_command
 from inference.compare import compare
 from inference.engine import Engine
 from inference.errors import InferenceError
@@ -56,7 +58,19 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--mode", choices=MODES, default="auto", help="auto: in turn where two lanes share a device")
     one.add_argument("--repeats", type=int, default=1, help="with more than 1, after a warm-up that is not counted")
+    one.add_argument("--quality", action="store_true", help="score the full-precision answer with every lane")
     one.add_argument("--json", metavar="FILE", help="write the record there; - for stdout, and then nothing else")
+    ours = _bench_parser(commands)
+    quality = quality_command.add_parser(commands)
+    check = commands.add_parser("doctor", help="devices, versions, limits, and which models fit")
+    check.set_defaults(command=_doctor)
+    for command in (one, ours, quality, check):
+        command.add_argument("--model", help="Hub id, folder or shape:NAME (MODEL_ID)")
+        command.add_argument("--lanes", help="such as cuda:nf4,cpu:fp32 (LANES)")
+    return parser
+
+
+def _bench_parser(commands: Any) -> argparse.ArgumentParser:
     ours = commands.add_parser("bench", help="each lane against plain generate, A B A B")
     ours.set_defaults(command=_bench)
     ours.add_argument("--prompt", default=DEFAULT_PROMPT)
@@ -66,12 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     ours.add_argument("--shape", help="random weights of that size (a name under examples/shapes)")
     ours.add_argument("--peer", action="append", default=[], choices=("bf16", "static-compile", "llama.cpp"), help="another way beside it, may be given again")
     ours.add_argument("--quote", action="append", default=[], metavar="NAME=TPS,TTFT,TOTAL", help="a row of figures measured elsewhere, marked as quoted")
-    check = commands.add_parser("doctor", help="devices, versions, limits, and which models fit")
-    check.set_defaults(command=_doctor)
-    for command in (one, ours, check):
-        command.add_argument("--model", help="Hub id, folder or shape:NAME (MODEL_ID)")
-        command.add_argument("--lanes", help="such as cuda:nf4,cpu:fp32 (LANES)")
-    return parser
+    return ours  # type: ignore[no-any-return]
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -91,7 +100,7 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     engine, status = Engine(settings), StatusLine()
     engine.start()
     try:
-        record = compare(engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show)
+        record = compare(engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show, quality=options.quality)
     finally:
         engine.close()
         status.clear()
@@ -102,6 +111,8 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
         if options.json:
             Path(options.json).write_text(text + "\n", encoding="utf-8")
         print(text_table(record) + "\n\n" + verdict_text(record).replace("**", ""))
+        if record["quality"]:
+            print("\n" + quality_command.quality_table(record["quality"]))
     failed = [lane for lane in record["lanes"].values() if not lane["n"]]
     return 1 if failed else 0
 

@@ -21,35 +21,53 @@ OnProgress = Callable[[str, Progress], None]
 
 
 def compare(
-    engine: Engine, request: Request, lanes: tuple[str, ...] = (), mode: str = "auto", repeats: int = 1, on_progress: OnProgress | None = None
+    engine: Engine,
+    request: Request,
+    lanes: tuple[str, ...] = (),
+    mode: str = "auto",
+    repeats: int = 1,
+    on_progress: OnProgress | None = None,
+    quality: bool = False,
 ) -> dict[str, Any]:
     """The record of `request` on `lanes` (all of the engine's where none is named).
 
     With more than one repeat a warm-up comparison goes before and is not counted. Raises InferenceError for a bad
-    request; a lane that fails is told in its own part of the record.
+    request; a lane that fails is told in its own part of the record. With `quality` the full-precision lane's answer is scored
+    by all lanes; where that can't be, `quality` holds the sentence under `error`.
     """
     outcomes: dict[str, list[Progress]] = {}
     used = mode
     for number in range(repeats + (repeats > 1)):
         comparison = engine.submit(request, lanes, mode)
-        results = _read_all(engine, comparison, on_progress)
+        results = read_all(engine, comparison, on_progress)
         used = comparison.mode
         if number or repeats == 1:
             for key, progress in results.items():
                 outcomes.setdefault(key, []).append(progress)
-    return build_record(engine.status(), request, used, outcomes)
+    record = build_record(engine.status(), request, used, outcomes)
+    return {**record, "quality": _quality(engine, outcomes, not request.temperature)} if quality else record
+
+
+def _quality(engine: Engine, outcomes: dict[str, list[Progress]], greedy: bool) -> dict[str, Any]:
+    from inference.answers import record_of_answer
+
+    try:
+        return record_of_answer(engine, {key: runs[-1] for key, runs in outcomes.items()}, greedy)
+    except InferenceError as error:
+        return {"error": str(error)}
 
 
 def answer(engine: Engine, lane: str, request: Request) -> Done:
     """One lane's answer to `request`; raises InferenceError with its sentence when it fails."""
     comparison = engine.submit(request, (lane,))
-    progress = _read_all(engine, comparison, None)[lane]
+    progress = read_all(engine, comparison, None)[lane]
     if progress.done is None:
         raise InferenceError(f"{lane}: {progress.error}")
     return progress.done
 
 
-def _read_all(engine: Engine, comparison: Comparison, on_progress: OnProgress | None) -> dict[str, Progress]:
+def read_all(engine: Engine, comparison: Comparison, on_progress: OnProgress | None = None) -> dict[str, Progress]:
+    """Each lane's progress at its end, by configured lane name; all lanes are read at once."""
     results: dict[str, Progress] = {}
 
     def read(key: str, run: Run) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from dataclasses import asdict
 
 from inference.errors import InferenceError
-from inference.events import Done, Event, Failed, Hello, Loaded, Loading, Prefill, Queued, Request, RunEvent, Text
+from inference.events import ENDS, AnyRequest, Done, Event, Failed, Hello, Loaded, Loading, Prefill, Queued, RunEvent, Scored, Text
 from inference.process import LaneProcess, start_worker, why_it_died
 from inference.runs import LOADING_STATES, Comparison, Lane, LaneStatus, Run, mark_contended, may_start, waiting
 from inference.settings import Settings
@@ -56,7 +56,7 @@ class Engine:
             for lane in filter(lambda lane: lane.keeps_loaded, self._lanes.values()):
                 self._spawn(lane)
 
-    def submit(self, request: Request, lanes: tuple[str, ...] = (), mode: str = "auto") -> Comparison:
+    def submit(self, request: AnyRequest, lanes: tuple[str, ...] = (), mode: str = "auto") -> Comparison:
         """Accept one comparison, 4-bit lanes first; raises InferenceError for a bad request or an unknown lane."""
         request.check()
         keys = lanes or tuple(self._lanes)
@@ -84,7 +84,7 @@ class Engine:
             while True:
                 event = run.inbox.get(TICK_S)
                 yield event
-                if isinstance(event, Done | Failed):
+                if isinstance(event, ENDS):
                     return
         finally:
             self.stop(run_id)
@@ -206,7 +206,7 @@ class Engine:
                     lane.load_ended(self._clock())
                     lane.state, lane.reason = ("refused" if event.refused else "failed"), event.message
                     self._end_current(lane, event.message)
-                case Prefill() | Text() | Done() | Failed():
+                case Prefill() | Text() | Done() | Failed() | Scored():
                     self._run_event(lane, event)
             self._pump()
 
@@ -215,7 +215,7 @@ class Engine:
         if not hello.available:
             self._end_current(lane, hello.reason)
 
-    def _run_event(self, lane: Lane, event: Prefill | Text | Done | Failed) -> None:
+    def _run_event(self, lane: Lane, event: Prefill | Text | Done | Failed | Scored) -> None:
         run = lane.current
         if run is None or run.id != event.run_id:
             return
@@ -227,7 +227,7 @@ class Engine:
                 self._send(lane, do="stop", run_id=run.id)
                 return
             run.comparison.prompt_ids = event.prompt_ids
-        if isinstance(event, Done | Failed):
+        if isinstance(event, ENDS):
             lane.current, run.t_end = None, self._clock()
             lane.state = "ready" if lane.facts else "off"
             lane.load_ended(self._clock())
@@ -263,7 +263,7 @@ class Engine:
         if lane.hello and not lane.hello.available or lane.deaths >= MOST_DEATHS:
             run.put(Failed(run.id, lane.reason or "This lane can't run here; see `python -m inference doctor`."))
             return
-        lane.current, run.t_dispatch = run, self._clock()
+        lane.current, run.t_dispatch, request = run, self._clock(), run.comparison.asked
         if lane.key not in self._processes:
             self._spawn(lane, load=False)
         elif lane.facts is None:
@@ -271,7 +271,7 @@ class Engine:
             lane.state = "loading"
         else:
             lane.state = "busy"
-        self._send(lane, do="generate", run_id=run.id, request=asdict(run.comparison.request))
+        self._send(lane, do=request.verb, run_id=run.id, request=asdict(request))
 
     def _watch(self) -> None:
         while not self._closing.wait(0.5):

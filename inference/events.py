@@ -1,16 +1,17 @@
 """What crosses the boundary between a lane and everybody else: requests, and the events of a run.
 
 Standard library only; every class turns into one JSON object and back (`encode`, `decode`). Times are seconds,
-memory is bytes, an unknown value is None. A run ends with exactly one `Done` or `Failed`.
+memory is bytes, an unknown value is None. A run ends with exactly one `Done` or `Failed` (a score: `Scored`).
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from inference.errors import InferenceError
+from inference.score_events import Scored, ScoreRequest
 from inference.timing import Timings
 
 FORMATS = ("chat", "raw")
@@ -30,6 +31,7 @@ class Request:
     seed: int = 0
     forced_ids: tuple[int, ...] = ()  # for the bench: give these ids instead of choosing, and ...
     logits_file: str = ""  # ... write each step's logits there (.npy)
+    verb: ClassVar[str] = "generate"
 
     def check(self) -> None:
         """Raise InferenceError with one sentence when the request can't be answered by any lane."""
@@ -194,10 +196,12 @@ class Failed:
     refused: bool = False
 
 
-Event = Hello | Loading | Loaded | Queued | Prefill | Text | Done | Failed
-RunEvent = Loading | Queued | Prefill | Text | Done | Failed
+AnyRequest = Request | ScoreRequest
+Event = Hello | Loading | Loaded | Queued | Prefill | Text | Done | Failed | Scored
+RunEvent = Loading | Queued | Prefill | Text | Done | Failed | Scored
+ENDS = (Done, Failed, Scored)  # nothing follows one of these in a run
 
-_CLASSES = {cls.__name__.lower(): cls for cls in (Hello, Loading, Loaded, Queued, Prefill, Text, Done, Failed)}
+_CLASSES = {cls.__name__.lower(): cls for cls in (Hello, Loading, Loaded, Queued, Prefill, Text, Done, Failed, Scored)}
 _NESTED: dict[str, Any] = {
     "timings": Timings, "vram": Vram, "ram": Ram, "peak_vram": Vram, "load": LoadFigures, "facts": LaneFacts,
 }  # fmt: skip

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from inference.events import Done, Failed, Hello, LaneFacts, Loaded, LoadFigures, Loading, Request, RunEvent, Text
+from inference.events import ENDS, AnyRequest, Done, Hello, LaneFacts, Loaded, LoadFigures, Loading, Request, RunEvent, Text
 from inference.timing import Timings, overlap_s
 
 LOADING_STATES = ("starting", "loading")
@@ -43,13 +43,19 @@ class Inbox:
 
 @dataclass
 class Comparison:
-    """One prompt for several lanes; `mode` is auto until the devices are known."""
+    """One prompt for several lanes, or ids for one lane to score; `mode` is auto until the devices are known."""
 
     id: str
-    request: Request
+    asked: AnyRequest
     mode: str
     runs: dict[str, Run] = field(default_factory=dict)
     prompt_ids: tuple[int, ...] | None = None
+
+    @property
+    def request(self) -> Request:
+        """The question; a comparison that scores ids has none."""
+        assert isinstance(self.asked, Request)
+        return self.asked
 
 
 @dataclass(eq=False)
@@ -75,7 +81,7 @@ class Run:
         """Hand an event to the reader; nothing follows a Done or Failed."""
         if self.ended:
             return
-        self.ended = isinstance(event, Done | Failed)
+        self.ended = isinstance(event, ENDS)
         if isinstance(event, Text):
             self.text += event.delta
         self.inbox.put(event)

@@ -1,6 +1,6 @@
 """`python -m inference.worker LANE [plain|static|llama.cpp]`: one lane behind JSON lines, one object a line.
 
-Reads `load`, `generate`, `stop`, `hold` and `exit` from stdin and writes events to stdout. The first line takes both
+Reads `load`, `generate`, `score`, `stop`, `hold` and `exit` from stdin and writes events to stdout. The first line takes both
 descriptors for itself and points stdout at stderr, so that a library's print can't break a message; stderr is the
 log. The process ends as soon as its input closes, whatever it is doing.
 """
@@ -24,6 +24,7 @@ from typing import Any  # noqa: E402
 from inference import memory  # noqa: E402
 from inference.errors import InferenceError, Refused  # noqa: E402
 from inference.events import Event, Failed, Hello, Request, encode  # noqa: E402
+from inference.score_events import ScoreRequest  # noqa: E402
 from inference.settings import Settings, from_env  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ class Worker:
                     self._load()
                 elif message["do"] == "generate" and run_id:
                     self._generate(run_id, _request(message["request"]))
+                elif message["do"] == "score" and run_id:
+                    self._score(run_id, message["request"])
             except InferenceError as error:
                 self.emit(Failed(run_id, str(error), isinstance(error, Refused)))
             except Exception:
@@ -120,6 +123,16 @@ class Worker:
                 return
         for event in self.lane.generate(run_id, request, lambda: run_id in self.stopped):
             self.emit(event)
+
+    def _score(self, run_id: str, fields: dict[str, Any]) -> None:
+        if self.lane is None:
+            raise InferenceError(self.hello.reason or "This lane can't run here.")
+        from inference.scoring import score
+
+        self._load()
+        if self.lane.loaded:
+            request = ScoreRequest(**{**fields, "ids": tuple(fields["ids"])})
+            self.emit(score(self.lane, run_id, request, lambda: run_id in self.stopped))
 
 
 def _request(fields: dict[str, Any]) -> Request:

@@ -3,7 +3,8 @@
 `python tests/fake_lane.py LANE`; the script is JSON in FAKE_LANE, or in the file FAKE_LANE_FILE, which is read again for
 every answer; keyed by lane (or "*"): load_s, first_s, token_s, tokens, chunk (tokens per text event), fail_at, die_at
 (token numbers), say (the words to repeat), hello_s (delay before it says what it is), dies_at_start, hold_at (the token
-before which it waits, until a later script says otherwise or it is stopped).
+before which it waits, until a later script says otherwise or it is stopped), fork_at (the token from which it writes
+other ids and the words fork_say), kld (what it says when it scores, repeated), margin (between its first and second choice).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from inference.events import Done, Event, Failed, Hello, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Text, encode
+from inference.events import Done, Event, Failed, Hello, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Scored, Text, encode
 from inference.timing import Stopwatch
 
 WORDS = ["We", "have", "chicken", "biryani,", "mutton", "korma", "and", "a", "few", "cold", "drinks", "today.", "What", "would", "you", "like", "to", "order?"]
@@ -90,13 +91,32 @@ class FakeLane:
             if n == script.get("die_at"):
                 os.kill(os.getpid(), signal.SIGKILL)
             word = script.get("say") or WORDS[(n - 1) % len(WORDS)] + " "
-            text, pending, ids = text + word, pending + word, [*ids, 10 + n]
+            forked = n >= script.get("fork_at", 10**6)
+            word = script.get("fork_say", "other ") if forked else word
+            text, pending, ids = text + word, pending + word, [*ids, 10 + n + 100 * forked]
             watch.token()
             if n % script.get("chunk", 1) == 0 or n == limit:
                 emit(Text(run_id, pending, n, watch.stamps[-1] - watch.t_start))
                 pending = ""
         reason = "stopped" if run_id in self.stopped else "length" if len(ids) == request["max_new_tokens"] else "stop"
         emit(Done(run_id, reason, text, tuple(ids), 4, watch.timings(4), t_start=watch.t_start, ram=Ram(10_000_000, 9_000_000), path="eager", warm=True))
+
+    def score(self, run_id: str, request: dict) -> None:
+        self.script = script = self.read_script()
+        if "score_fails" in script:
+            emit(Failed(run_id, script["score_fails"]))
+            return
+        ids = tuple(request["ids"][request["first"] : request["last"]])
+        words = [script.get("say") or WORDS[(token - 11) % len(WORDS)] + " " for token in ids]
+        kld = script.get("kld", [0.001, 0.05, 0.5, 2.0])
+        best = [token + (i % 3 == 2) * request["read"].endswith("f32") for i, token in enumerate(ids)]
+        tops = [[token, token + 100, 3, 4, 5] for token in best]
+        logprobs = [-0.4, -0.4 - script.get("margin", 0.7), -3.0, -4.0, -5.0]
+        emit(Scored(
+            run_id, ids, (0.5 if request["write"] else 0.6,) * len(ids), tuple(best), tuple(token for top in tops for token in top), tuple(logprobs * len(ids)),
+            tuple(kld[i % len(kld)] for i in range(len(ids))) if request["read"] else (), 1000, len(request["ids"]),
+            pieces=tuple(words), top_pieces=tuple(text for word in words for text in (word, script.get("fork_say", "other "), "a", "b\n", "<i>")),
+        ))  # fmt: skip
 
     def run(self) -> None:
         threading.Thread(target=self.read, daemon=True).start()
@@ -109,6 +129,8 @@ class FakeLane:
             self.load()
             if message["do"] == "generate":
                 self.generate(message["run_id"], message["request"])
+            if message["do"] == "score":
+                self.score(message["run_id"], message["request"])
 
 
 if __name__ == "__main__":

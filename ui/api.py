@@ -64,6 +64,7 @@ def compare_endpoint(engine: Engine, start: Callable[[], None]) -> Callable[...,
         temperature: float = 0.0,
         seed: int = 0,
         mode: str = "auto",
+        quality: bool = False,
     ) -> dict[str, Any]:
         """Answer one prompt on the page's lanes and return the record of the comparison (schema gpu-vs-cpu/1; a run's `path` is under `decode_path`)."""
         start()
@@ -71,7 +72,7 @@ def compare_endpoint(engine: Engine, start: Callable[[], None]) -> Callable[...,
             if mode not in MODES:
                 raise InferenceError(f"Unknown mode {mode!r}. Use one of: {', '.join(MODES)}.")
             request = build_request(prompt, system, format, max_new_tokens, temperature, seed)
-            return safe_for_clients(run_comparison(engine, request, mode=mode))
+            return safe_for_clients(run_comparison(engine, request, mode=mode, quality=bool(quality)))
         except InferenceError as error:
             raise gr.Error(str(error), print_exception=False) from error
 

@@ -18,6 +18,7 @@ from inference.engine import Engine, LaneStatus
 from inference.settings import Settings
 from ui import render
 from ui.api import compare_endpoint
+from ui.fork import BUTTON, ForkViewer
 from ui.handlers import Page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,6 +68,7 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
         with gr.Row(elem_id="lanes", equal_height=True):
             columns = [_column(statuses[lane.key]) for lane in page.lanes]
         verdict = gr.Markdown(elem_id="verdict", sanitize_html=True)
+        _fork(ForkViewer(page), verdict)
         gr.Markdown(NOTE, elem_id="note")
         timer = gr.Timer(1.0)
         _wire(demo, page, ask, columns, verdict, timer)
@@ -140,6 +142,14 @@ def _settings() -> list[Any]:
             )  # fmt: skip
         system = gr.Textbox(label="System prompt", lines=1, max_lines=4, info="Optional instruction before the prompt; chat format only.", elem_id="system")
     return [system, format, tokens, temperature, seed, mode]
+
+
+def _fork(viewer: ForkViewer, verdict: gr.Markdown) -> None:
+    """The fork viewer, layout and wiring: its button is usable while there is a verdict."""
+    button = gr.Button(BUTTON, interactive=False, visible=viewer.possible, elem_id="fork-button")
+    shown = gr.HTML(visible=False, elem_id="fork")
+    verdict.change(viewer.ready, inputs=[verdict], outputs=[button, shown], queue=False, show_progress="hidden", api_visibility="private")
+    button.click(viewer.show, outputs=[button, shown], concurrency_id="fork", concurrency_limit=MOST_AT_ONCE, show_progress="hidden", api_visibility="private")
 
 
 def _column(status: LaneStatus) -> Column:

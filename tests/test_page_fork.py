@@ -1,0 +1,105 @@
+"""The fork viewer in headless Chromium over fake lanes: colours with values, the fork, hostile text, a phone, and faults."""
+
+from __future__ import annotations
+
+import pytest
+
+BUTTON = "What did 4 bits cost here?"
+
+
+def compare_and_look(tab, fake_app, **script):
+    """A comparison with these words from the lanes, then the button; returns the viewer."""
+    fake_app.script(**script)
+    tab.send()
+    tab.wait(lambda: tab.verdict, "a verdict")
+    button = tab.page.get_by_role("button", name=BUTTON)
+    tab.wait(button.is_enabled, "the button enabled")
+    button.click()
+    viewer = tab.page.locator("#fork section.fork")
+    viewer.wait_for()
+    return viewer
+
+
+@pytest.fixture
+def viewer(tab, fake_app):
+    return compare_and_look(tab, fake_app, cpu_nf4={"fork_at": 6})
+
+
+def test_each_token_has_its_value_beside_its_colour(viewer):
+    tokens = viewer.locator(".fork-text:not(.continuation) .token")
+    assert tokens.count() == 12
+    assert [tokens.nth(i).get_attribute("class").split()[1] for i in range(4)] == ["d0", "d1", "d2", "d3"]
+    assert "0.5 nat" in tokens.nth(2).get_attribute("title") and "other-choice" in tokens.nth(2).get_attribute("class")
+    worst = viewer.locator(".fork-table tbody tr")
+    assert worst.count() == 10 and "2 nat" in worst.first.text_content()
+
+
+def test_the_first_fork_is_marked_with_both_continuations_and_both_lists(viewer):
+    assert viewer.locator(".fork-text:not(.continuation) .first-fork").text_content() == "korma "
+    sides = viewer.locator(".fork-sides > div")
+    assert "and a few" in sides.nth(0).text_content() and "other other" in sides.nth(1).text_content()
+    assert viewer.locator(".fork-sides tbody tr").count() == 10
+    words = viewer.text_content()
+    assert "part at token 6" in words and "0.7 nat before its second" in words and "near tie" not in words
+
+
+def test_few_positions_get_no_verdict_and_the_words_are_neutral(viewer):
+    words = viewer.text_content().lower()
+    assert "12 positions: under 200 there is no verdict" in words
+    assert not [word for word in ("wrong", "worse", "better", "error", "damage", "bad") if word in words]
+
+
+def test_a_near_tie_is_told_as_such(tab, fake_app):
+    viewer = compare_and_look(tab, fake_app, both={"margin": 0.01}, cpu_nf4={"fork_at": 3})
+    assert "near tie (under 0.03 nat)" in viewer.text_content()
+
+
+def test_equal_answers_have_no_fork(tab, fake_app):
+    viewer = compare_and_look(tab, fake_app)
+    assert "the same, token for token" in viewer.text_content() and not viewer.locator(".first-fork").count()
+
+
+def test_hostile_text_is_shown_and_does_not_run(tab, fake_app):
+    evil = "<img src=x onerror='window.hurt=1'> ${window.hurt=1} $x$ **b** "
+    viewer = compare_and_look(tab, fake_app, both={"say": evil, "fork_say": evil}, cpu_nf4={"fork_at": 2})
+    assert viewer.locator(".token", has_text="${window.hurt=1}").first.text_content() == evil
+    assert not viewer.locator("img, .katex, b").count() and tab.page.evaluate("window.hurt") is None
+
+
+def test_a_lane_that_can_not_score_tells_its_sentence(tab, fake_app):
+    fake_app.script(both={"score_fails": "The logits are not finite at position 3."})
+    tab.send()
+    tab.wait(lambda: tab.verdict, "a verdict")
+    button = tab.page.get_by_role("button", name=BUTTON)
+    tab.wait(button.is_enabled, "the button enabled")
+    button.click()
+    alert = tab.page.locator("#fork [role=alert]")
+    alert.wait_for()
+    assert "not finite at position 3" in alert.text_content()
+    tab.wait(button.is_enabled, "the button enabled again")
+
+
+def test_a_zero_divergence_of_a_4_bit_lane_is_a_fault(tab, fake_app):
+    fake_app.script(both={"kld": [0.0]})
+    tab.send()
+    tab.wait(lambda: tab.verdict, "a verdict")
+    button = tab.page.get_by_role("button", name=BUTTON)
+    tab.wait(button.is_enabled, "the button enabled")
+    button.click()
+    alert = tab.page.locator("#fork [role=alert]")
+    alert.wait_for()
+    assert "4-bit did not take hold" in alert.text_content()
+
+
+def test_a_new_comparison_empties_the_viewer(tab, viewer):
+    tab.send()
+    tab.wait(lambda: not viewer.count() or not viewer.is_visible(), "the viewer gone")
+
+
+def test_a_phone_needs_no_sideways_scroll(tab, viewer):
+    size = tab.page.viewport_size
+    try:
+        tab.page.set_viewport_size({"width": 360, "height": 740})
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= 360
+    finally:
+        tab.page.set_viewport_size(size)
