@@ -12,6 +12,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from inference import loading, memory, shapes
+from inference.compiling import compiler
+from inference.errors import InferenceError
+from inference.fast.device_code import DeviceCode
 from inference.probe import cuda_reason, environment, probe, versions
 from inference.settings import Settings
 from inference.units import size
@@ -23,8 +26,8 @@ def report(settings: Settings) -> tuple[list[str], bool]:
     lines = ["Versions", *(f"  {name} {version}" for name, version in versions().items()), "", "Hardware", *_hardware(settings), "", "Lanes"]
     for lane in found:
         note = f" ({lane.reason})" if lane.reason else ""
-        lines.append(f"  {lane.lane}: {'can run' if lane.available else 'can not run'}{note}")
-    lines += ["", "Models that fit", *_fits([lane.lane for lane in found if lane.available])]
+        lines.append(f"  {lane.lane}: {'can run' if lane.available else 'can not run'}{note}{_path(lane.lane, settings) if lane.available else ''}")
+    lines += ["", "Models that fit", *_fits([lane.lane for lane in found if lane.available], settings.compact)]
     return lines, all(lane.available for lane in found)
 
 
@@ -43,12 +46,34 @@ def _hardware(settings: Settings) -> list[str]:
     return [*lines, f"  GPU: {facts['gpu']}, {size(facts['gpu_memory_bytes'])}, {size(free)} free, driver {facts['driver'] or 'unknown'}"]
 
 
-def _fits(lanes: list[str]) -> list[str]:
+def _path(lane: str, settings: Settings) -> str:
+    """Which way the lane decodes once it is warm, and why no faster one."""
+    if lane == "cuda:nf4":
+        reason = _no_graph()
+        return f", decodes eagerly: {reason}" if reason else ", decodes by captured CUDA graphs"
+    if lane == "cpu:fp32":
+        reason = None if settings.compile and compiler() else "no C++ compiler is installed" if settings.compile else "COMPILE_STEP is off"
+        return f", decodes eagerly: {reason}" if reason else f", decodes by a compiled step ({compiler()})"
+    return ", decodes eagerly"
+
+
+def _no_graph() -> str | None:
+    """Why our CUDA kernels can't be compiled and loaded here; None where they can."""
+    if torch.cuda.get_device_capability() < (8, 0):
+        return "the GPU is older than compute capability 8.0"
+    try:
+        DeviceCode('extern "C" __global__ void nothing() {}', {}, torch.device("cuda"))
+    except (InferenceError, OSError, RuntimeError) as error:
+        return str(error).split("\n")[0]
+    return None
+
+
+def _fits(lanes: list[str], compact: bool) -> list[str]:
     lines = []
     for name in shapes.names():
         tensors = _meta_tensors(json.loads((shapes.FOLDER / f"{name}.json").read_text())["config"])
         for lane in lanes:
-            need, have = loading.needed_bytes(tensors, lane), loading.free_bytes(lane)
+            need, have = loading.needed_bytes(tensors, lane, compact), loading.free_bytes(lane)
             lines.append(f"  {name} on {lane}: {'fits' if need <= have else 'does not fit'}, needs about {size(need)} of {size(have)} free")
     return lines
 

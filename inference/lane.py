@@ -101,6 +101,7 @@ class Lane:
         assert self.checkpoint is not None and self.tokenizer is not None
         report(Loading("reading weights"))
         if self.device == "cuda":
+            torch.cuda.empty_cache()  # a shape's random weights may have been made on the card just now
             torch.cuda.reset_peak_memory_stats()
         self.model, facts = self._read(report)
         self.end_ids = text.end_ids(self.tokenizer, self.model.generation_config, self.model.config, self.model.config.get_text_config())
