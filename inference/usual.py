@@ -33,4 +33,8 @@ USUAL = (
         "SmolLM2-135M-Instruct (Q4_1 before)", "cpu:nf4 against cpu:fp32", 2224, 0.5535, 0.6565, 1.5155,
         "python -m inference quality --text LICENSE --lanes cpu:nf4,cpu:fp32",
     ),
+    Usual(
+        "SmolLM2-135M-Instruct (Q4_1 before)", "cuda:nf4 (H100) against cpu:fp32", 2224, 0.5560, 0.6511, 1.5182,
+        "python -m inference quality --text LICENSE --lanes cuda:nf4,cpu:fp32",
+    ),
 )  # fmt: skip
