@@ -91,7 +91,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
     """What `demo.launch` needs for this page: looks, limits, address; run history off, so prompts stay out of localStorage."""
     return {
         "theme": gr.themes.Default(primary_hue="indigo", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=MONO_FONTS, radius_size="md"),
-        "css_paths": ROOT / "ui" / "style.css",
+        "css_paths": [ROOT / "ui" / name for name in ("style.css", "lane.css", "fork.css")],
         "footer_links": ["api"],
         "run_history": False,
         "max_threads": 80,
