@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _bench_parser(commands: Any) -> argparse.ArgumentParser:
-    ours = commands.add_parser("bench", help="each lane against plain generate, A B A B")
+    ours: argparse.ArgumentParser = commands.add_parser("bench", help="each lane against plain generate, A B A B")
     ours.set_defaults(command=_bench)
     ours.add_argument("--prompt", default=DEFAULT_PROMPT)
     ours.add_argument("--prompt-tokens", type=int, default=0, help="a raw prompt of just so many tokens instead")
@@ -80,7 +80,7 @@ def _bench_parser(commands: Any) -> argparse.ArgumentParser:
     ours.add_argument("--shape", help="random weights of that size (a name under examples/shapes)")
     ours.add_argument("--peer", action="append", default=[], choices=("bf16", "static-compile", "llama.cpp"), help="another way beside it, may be given again")
     ours.add_argument("--quote", action="append", default=[], metavar="NAME=TPS,TTFT,TOTAL", help="a row of figures measured elsewhere, marked as quoted")
-    return ours  # type: ignore[no-any-return]
+    return ours
 
 
 def _settings(options: argparse.Namespace) -> Settings:

@@ -37,14 +37,6 @@ class AnswerQuality:
     fork: Fork | None
     greedy: bool
 
-    def as_record(self) -> dict[str, Any]:
-        """The record's `quality`, as `record_of_answer` gives it for two lanes."""
-        figures = self.figures.as_record()
-        return {
-            **figures, "reference": self.reference_name, "other": self.other_name, "source": "answer", "rows": self.other.rows,
-            "vocabulary": self.other.vocabulary, "lanes": {self.other_name: figures}, "first_divergence": self.fork.as_record() if self.fork else None,
-        }  # fmt: skip
-
 
 def answer_span(run: Progress) -> Span:
     """Prompt and answer of a finished run, the answer to be scored; raises InferenceError when there is no answer."""

@@ -23,6 +23,7 @@ from inference.compare import answer
 from inference.engine import Engine
 from inference.errors import InferenceError
 from inference.events import Done, LaneFacts, LoadFigures, Request
+from inference.fork import first_difference
 from inference.process import start_plain_worker
 from inference.settings import Settings
 
@@ -72,6 +73,7 @@ def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str]
     """
     if request.temperature:
         raise InferenceError("The bench compares greedy answers. Leave the temperature at 0.")
+    _check_peers(settings.lanes, peers)
     found = {}
     for lane in settings.lanes:
         alone = replace(settings, lanes=(lane,))
@@ -84,13 +86,22 @@ def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str]
     return {"lanes": found}
 
 
+def _check_peers(lanes: Sequence[str], peers: Sequence[str]) -> None:
+    """Raise InferenceError, before anything is loaded, for a peer that can't stand beside one of the lanes."""
+    for lane in lanes:
+        if "bf16" in peers and not lane.startswith("cuda"):
+            raise InferenceError(f"The peer bf16 runs on a GPU, so it can't stand beside {lane}. Leave it out, or name --lanes cuda:nf4.")
+        if "llama.cpp" in peers and lane != "cpu:fp32":
+            raise InferenceError(f"The peer llama.cpp is measured in FP32 on the CPU, so it can't stand beside {lane}. Leave it out, or name --lanes cpu:fp32.")
+
+
 def peer_side(settings: Settings, peer: str) -> Side:
     """The process of another way of answering, not started yet."""
     lane, start = settings.lanes[0], start_plain_worker
     if peer == "bf16":
         lane = lane.split(":")[0] + ":bf16"
     else:
-        start = partial(start_plain_worker, way="static" if peer == "static-compile" else peer)
+        start = partial(start_plain_worker, way=peer)
     return Side(Engine(replace(settings, lanes=(lane,)), start), lane, [])
 
 
@@ -134,7 +145,10 @@ def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[
 
 
 def _bandwidth(ours: dict[str, Any]) -> dict[str, Any]:
-    """The machine's read bandwidth, now that nothing runs, and the share of it that reading the weights once a token comes to."""
+    """The machine's read bandwidth, now that nothing runs, and the share of it that reading all weights once a token comes to.
+
+    An embedding that is not the head too is counted, though only a row of it is read.
+    """
     found = read_bandwidth(ours["threads"] or 1)
     rate = ours["decode_tps"]
     return {"read_bandwidth": found, "bandwidth_share": ours["weights_bytes"] * rate / found if rate else None}
@@ -170,7 +184,8 @@ def fork(plain: Side, ours: Side, request: Request, left: tuple[int, ...], right
 
     A near tie is a margin smaller than that difference: either token was as good.
     """
-    index = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+    index = first_difference(left, right)
+    assert index is not None
     with tempfile.TemporaryDirectory() as folder:
         a, b = (_logits(side, request, left, Path(folder) / f"{n}.npy") for n, side in enumerate((plain, ours)))
     best = np.sort(a[min(index, len(a) - 1)])[-2:]

@@ -18,8 +18,8 @@ def bench_table(result: dict[str, Any]) -> str:
     for lane, found in result["lanes"].items():
         rows += [row(lane, way, found[way]) for way in ("plain", "ours")]
         rows += [row(lane, name, figures) for name, figures in found["peers"].items()]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    widths = [max(len(cells[i]) for cells in rows) for i in range(len(COLUMNS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in rows]
     return "\n".join([*lines, "", *(_check(lane, found) for lane, found in result["lanes"].items())])
 
 

@@ -15,6 +15,7 @@ from inference import loading, memory, shapes
 from inference.compiling import compiler
 from inference.errors import InferenceError
 from inference.fast.device_code import DeviceCode
+from inference.fast.graph import OLDEST_CAPABILITY
 from inference.probe import cuda_reason, environment, probe, versions
 from inference.settings import Settings
 from inference.units import size
@@ -47,19 +48,19 @@ def _hardware(settings: Settings) -> list[str]:
 
 
 def _path(lane: str, settings: Settings) -> str:
-    """Which way the lane decodes once it is warm, and why no faster one."""
+    """The fastest way to decode that this machine allows the lane, and why no faster one; a model may still not be made for it."""
     if lane == "cuda:nf4":
         reason = _no_graph()
-        return f", decodes eagerly: {reason}" if reason else ", decodes by captured CUDA graphs"
+        return f", decodes eagerly: {reason}" if reason else ", can capture its decode step (CUDA graph)"
     if lane == "cpu:fp32":
         reason = None if settings.compile and compiler() else "no C++ compiler is installed" if settings.compile else "COMPILE_STEP is off"
-        return f", decodes eagerly: {reason}" if reason else f", decodes by a compiled step ({compiler()})"
+        return f", decodes eagerly: {reason}" if reason else f", can compile its decode step ({compiler()})"
     return ", decodes eagerly"
 
 
 def _no_graph() -> str | None:
     """Why our CUDA kernels can't be compiled and loaded here; None where they can."""
-    if torch.cuda.get_device_capability() < (8, 0):
+    if torch.cuda.get_device_capability() < OLDEST_CAPABILITY:
         return "the GPU is older than compute capability 8.0"
     try:
         DeviceCode('extern "C" __global__ void nothing() {}', {}, torch.device("cuda"))

@@ -6,6 +6,7 @@ its metadata and the order of its q and k rows stay as llama.cpp wants them.
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +19,12 @@ from inference import default_model
 from inference.errors import InferenceError
 from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Request, Text
 from inference.lane import Lane
+from inference.loading import tensors_of
+from inference.memory import cpu_threads
+from inference.probe import cuda_reason
 from inference.timing import Stopwatch
 
+CONTEXT = 2048
 SKIPPED = ("GGUF.", "general.architecture", "general.file_type", "general.quantization_version")
 
 
@@ -30,17 +35,18 @@ class LlamaCppLane(Lane):
         """Write the F32 file once, then load it; raises InferenceError for another model or without `xllamacpp`."""
         self.prepare(report)
         assert self.checkpoint is not None and self.tokenizer is not None
-        if self.name != "cpu:fp32" or self.checkpoint.revision != default_model.REVISION:
-            raise InferenceError("The peer llama.cpp answers only with the default model out of its package, on cpu:fp32.")
+        if self.checkpoint.revision != default_model.REVISION:
+            raise InferenceError("The peer llama.cpp answers only with the default model out of its package.")
         try:
             import xllamacpp
         except ImportError:
             raise InferenceError("The peer llama.cpp needs the package xllamacpp: pip install -r requirements-dev.txt.") from None
+        self.threads = cpu_threads(self.settings.threads, beside_gpu=cuda_reason() is None)
         file = f32_file(self.settings.cache_path(), report)
         began = time.perf_counter()
         self.server = xllamacpp.Server(_parameters(xllamacpp, file, self.threads))
         load_s = time.perf_counter() - began
-        self.facts = self._describe(file.stat().st_size, xllamacpp.__version__)
+        self.facts = self._describe(f"xllamacpp {xllamacpp.__version__}")
         return Loaded(self.facts, LoadFigures(load_s, {"read": load_s}, peak_ram_bytes=self.ram.peak()))
 
     @property
@@ -48,12 +54,14 @@ class LlamaCppLane(Lane):
         """Whether the model is there."""
         return self.facts is not None
 
-    def _describe(self, size: int, version: str) -> LaneFacts:
-        assert self.checkpoint is not None
+    def _describe(self, kernel: str) -> LaneFacts:
+        """The file holds the checkpoint's tensors, so they are counted there."""
+        assert self.checkpoint is not None and self.tokenizer is not None
+        parameters = sum(math.prod(shape) for _, shape in tensors_of(self.checkpoint.folder))
         return LaneFacts(
-            model_id=self.checkpoint.id, revision=self.checkpoint.revision, architecture="llama", parameters=size // 4, device="cpu", device_name="",
-            precision="FP32", storage_dtype="float32", compute_dtype="float32", quantization=None, device_map="cpu", kernel=f"xllamacpp {version}",
-            threads=self.threads, kept_16bit=(), weights_bytes=size, context_length=0, has_chat_template=True,
+            model_id=self.checkpoint.id, revision=self.checkpoint.revision, architecture=self.config.architectures[0], parameters=parameters, device="cpu", device_name="",
+            precision="FP32", storage_dtype="float32", compute_dtype="float32", quantization=None, device_map="cpu", kernel=kernel,
+            threads=self.threads, kept_16bit=(), weights_bytes=4 * parameters, context_length=CONTEXT, has_chat_template=bool(self.tokenizer.chat_template),
         )  # fmt: skip
 
     def generate(self, run_id: str, request: Request, should_stop: Callable[[], bool]) -> Iterator[Prefill | Text | Done]:
@@ -90,7 +98,7 @@ class LlamaCppLane(Lane):
 def _parameters(library: Any, file: Path, threads: int) -> Any:
     found = library.CommonParams()
     found.model.path = str(file)
-    found.n_ctx, found.n_parallel, found.n_gpu_layers, found.verbosity = 2048, 1, 0, -1
+    found.n_ctx, found.n_parallel, found.n_gpu_layers, found.verbosity = CONTEXT, 1, 0, -1
     found.cpuparams.n_threads = found.cpuparams_batch.n_threads = threads
     return found
 

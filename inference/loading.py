@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,24 +80,12 @@ def read(folder: Path, lane: str, compact: bool, name: str = "") -> PreTrainedMo
     """The checkpoint in `folder` as a model in the lane's dtype; a CPU lane's exact matrices in 16 bits if `compact`."""
     exact = compact and lane.startswith("cpu") and model_arguments(lane)["dtype"] == torch.float32
     as_stored = kept_as_stored(folder) if exact and lane == "cpu:fp32" else contextlib.nullcontext()
-    with as_stored, _no_reserve():
+    with as_stored:
         model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **model_arguments(lane))
     _check_keys(name or str(folder), info)
     if exact:
         shrink(model)
     return model.eval()
-
-
-@contextlib.contextmanager
-def _no_reserve() -> Iterator[None]:
-    """Keeps transformers from reserving the card for the model in 16 bits before it is quantized: 8.5 GiB where 3 are needed."""
-    name = "caching_allocator_warmup"
-    reserve = getattr(transformers.modeling_utils, name, None)
-    setattr(transformers.modeling_utils, name, lambda *_, **__: None)
-    try:
-        yield
-    finally:
-        setattr(transformers.modeling_utils, name, reserve)
 
 
 def use_kernels(model: PreTrainedModel, lane: str, folder: Path) -> str | None:
@@ -121,7 +109,7 @@ def check_fits(folder: Path, lane: str, compact: bool = True) -> None:
         "Free the GPU or set MODEL_ID to a smaller model." if lane.startswith("cuda") else "Choose a smaller model (MODEL_ID), or hardware with more memory."
     )
     exact = compact and stored_dtype(folder) is not None
-    memory.check_fits(what, needed_bytes(_tensors(folder), lane, exact), free_bytes(lane), advice)
+    memory.check_fits(what, needed_bytes(tensors_of(folder), lane, exact), free_bytes(lane), advice)
 
 
 def needed_bytes(tensors: Iterable[tuple[str, Sequence[int]]], lane: str, exact: bool = False) -> int:
@@ -140,7 +128,8 @@ def free_bytes(lane: str) -> int:
     return torch.cuda.mem_get_info()[0] if lane.startswith("cuda") else memory.ram_available_bytes()
 
 
-def _tensors(folder: Path) -> list[tuple[str, Sequence[int]]]:
+def tensors_of(folder: Path) -> list[tuple[str, Sequence[int]]]:
+    """(name, shape) of every tensor in a checkpoint's files, read off their headers."""
     found: list[tuple[str, Sequence[int]]] = []
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as tensors:

@@ -88,7 +88,7 @@ def start_worker(lane: str, settings: Settings) -> LaneProcess:
 
 
 def start_plain_worker(lane: str, settings: Settings, way: str = "plain") -> LaneProcess:
-    """The same lane answered by `generate`, for the bench; `way` is plain, static (its static cache, compiled) or llama.cpp."""
+    """The same lane answered by `generate`, for the bench; `way` is plain, or a peer: static-compile (over its static cache) or llama.cpp."""
     return _start(lane, settings, way)
 
 

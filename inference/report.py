@@ -13,6 +13,7 @@ from typing import Any
 
 from inference.engine import LaneStatus
 from inference.events import Done, Request
+from inference.fork import first_difference
 from inference.progress import Progress
 from inference.timing import Timings
 from inference.units import rate
@@ -112,7 +113,7 @@ def _verdict(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
     others = [name for name in rows if name != REFERENCE]
     pairs = [_pair(name, rows[name], reference) for name in others] if reference and reference["n"] else []
     texts = {name: row["runs"][-1]["token_ids"] for name, row in rows.items() if row["n"]}
-    divergence = _divergence(texts[REFERENCE], texts[others[0]]) if reference and len(texts) > 1 and REFERENCE in texts and others[0] in texts else None
+    divergence = first_difference(texts[REFERENCE], texts[others[0]]) if reference and len(texts) > 1 and REFERENCE in texts and others[0] in texts else None
     both = len(texts) > 1
     return {
         "pairs": [pair for pair in pairs if pair],
@@ -141,14 +142,6 @@ def _ratio(rows: dict[str, dict[str, Any]], top: str, bottom: str) -> float | No
 
 def _divide(top: float | None, bottom: float | None) -> float | None:
     return top / bottom if top is not None and bottom else None
-
-
-def _divergence(left: list[int], right: list[int]) -> int | None:
-    """Index of the first differing id, the shorter answer's length where one continues the other, None if equal."""
-    for index, (a, b) in enumerate(zip(left, right, strict=False)):
-        if a != b:
-            return index
-    return None if len(left) == len(right) else min(len(left), len(right))
 
 
 def verdict_text(record: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`python -m inference.worker LANE [plain|static|llama.cpp]`: one lane behind JSON lines, one object a line.
+"""`python -m inference.worker LANE [plain|static-compile|llama.cpp]`: one lane behind JSON lines, one object a line.
 
 Reads `load`, `generate`, `score`, `stop`, `hold` and `exit` from stdin and writes events to stdout. The first line takes both
 descriptors for itself and points stdout at stderr, so that a library's print can't break a message; stderr is the
@@ -142,7 +142,7 @@ def _request(fields: dict[str, Any]) -> Request:
 def _start_lane(name: str, settings: Settings, way: str) -> tuple[Any, Hello]:
     """Set the threads, import the heavy libraries, find the device; (None, hello) where the lane can't run."""
     began = time.perf_counter()
-    if way in ("", "llama.cpp"):
+    if not way:
         os.environ["OMP_NUM_THREADS"] = str(memory.cpu_threads(settings.threads))
     import torch
     import transformers
@@ -153,7 +153,7 @@ def _start_lane(name: str, settings: Settings, way: str) -> tuple[Any, Hello]:
     from inference.probe import cuda_reason, environment, probe, versions
 
     found = probe(name)
-    if way in ("", "llama.cpp"):
+    if not way:
         torch.set_num_threads(memory.cpu_threads(settings.threads, beside_gpu=cuda_reason() is None))
     hello = Hello(found.lane, found.lane.split(":")[0], versions(), environment(), found.reason, found.available)
     if not found.available:
@@ -163,7 +163,7 @@ def _start_lane(name: str, settings: Settings, way: str) -> tuple[Any, Hello]:
         from inference.llama_cpp import LlamaCppLane
 
         return LlamaCppLane(found.lane, settings, import_s), hello
-    return PlainLane(found.lane, settings, import_s, way == "static") if way else Lane(found.lane, settings, import_s), hello
+    return PlainLane(found.lane, settings, import_s, way == "static-compile") if way else Lane(found.lane, settings, import_s), hello
 
 
 def main() -> None:

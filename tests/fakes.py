@@ -92,3 +92,13 @@ class Stage:
 
     def state(self, key: str) -> str:
         return next(lane.state for lane in self.engine.status() if lane.key == key)
+
+
+def runs(comparison):
+    """A comparison's run on the 4-bit lane, then that on the FP32 lane."""
+    return comparison.runs["auto:nf4"], comparison.runs["cpu:fp32"]
+
+
+def last(stage: Stage, run):
+    """The last event of a run that has ended."""
+    return stage.drain(run)[-1]

@@ -1,30 +1,7 @@
 """Order, waits, stops and deaths: what the engine promises, on fake processes and a fake clock."""
 
-import pytest
-
 from inference.events import Failed, Loading, Queued
-from tests.fakes import Stage
-
-
-@pytest.fixture
-def stage():
-    stage = Stage()
-    yield stage
-    stage.engine.close()
-
-
-@pytest.fixture
-def loaded(stage):
-    stage.lanes["auto:nf4"].ready()
-    return stage
-
-
-def runs(comparison):
-    return comparison.runs["auto:nf4"], comparison.runs["cpu:fp32"]
-
-
-def last(stage, run):
-    return stage.drain(run)[-1]
+from tests.fakes import Stage, last, runs
 
 
 def test_only_the_4bit_lane_is_started_and_told_to_load(stage):

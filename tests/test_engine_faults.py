@@ -4,28 +4,7 @@ import pytest
 
 from inference.errors import InferenceError
 from inference.events import Done, Failed, Request, Text
-from tests.fakes import Stage
-
-
-@pytest.fixture
-def stage():
-    stage = Stage()
-    yield stage
-    stage.engine.close()
-
-
-@pytest.fixture
-def loaded(stage):
-    stage.lanes["auto:nf4"].ready()
-    return stage
-
-
-def runs(comparison):
-    return comparison.runs["auto:nf4"], comparison.runs["cpu:fp32"]
-
-
-def last(stage, run):
-    return stage.drain(run)[-1]
+from tests.fakes import Stage, last, runs
 
 
 def test_a_killed_lane_fails_its_run_keeps_the_text_and_the_other_lane_goes_on(loaded):

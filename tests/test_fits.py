@@ -7,13 +7,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tiny import make_checkpoint
 
 from inference import memory
 from inference.errors import Refused
 from inference.events import Done, Request
 from inference.lane import Lane
 from inference.settings import Settings
+from tests.tiny import make_checkpoint
 
 GIB = 2**30
 TENSORS, ROWS, COLUMNS = 30, 32768, 4096  # FP32: 30 x 512 MiB

@@ -7,17 +7,30 @@ import pytest
 BUTTON = "What did 4 bits cost here?"
 
 
-def compare_and_look(tab, fake_app, **script):
-    """A comparison with these words from the lanes, then the button; returns the viewer."""
+def compare_and_press(tab, fake_app, **script):
+    """A comparison with these words from the lanes, then the button, which is returned."""
     fake_app.script(**script)
     tab.send()
     tab.wait(lambda: tab.verdict, "a verdict")
     button = tab.page.get_by_role("button", name=BUTTON)
     tab.wait(button.is_enabled, "the button enabled")
     button.click()
+    return button
+
+
+def compare_and_look(tab, fake_app, **script):
+    """The same; returns the viewer."""
+    compare_and_press(tab, fake_app, **script)
     viewer = tab.page.locator("#fork section.fork")
     viewer.wait_for()
     return viewer
+
+
+def alert(tab):
+    """The sentence in the viewer's place."""
+    shown = tab.page.locator("#fork [role=alert]")
+    shown.wait_for()
+    return shown.text_content()
 
 
 @pytest.fixture
@@ -67,28 +80,14 @@ def test_hostile_text_is_shown_and_does_not_run(tab, fake_app):
 
 
 def test_a_lane_that_can_not_score_tells_its_sentence(tab, fake_app):
-    fake_app.script(both={"score_fails": "The logits are not finite at position 3."})
-    tab.send()
-    tab.wait(lambda: tab.verdict, "a verdict")
-    button = tab.page.get_by_role("button", name=BUTTON)
-    tab.wait(button.is_enabled, "the button enabled")
-    button.click()
-    alert = tab.page.locator("#fork [role=alert]")
-    alert.wait_for()
-    assert "not finite at position 3" in alert.text_content()
+    button = compare_and_press(tab, fake_app, both={"score_fails": "The logits are not finite at position 3."})
+    assert "not finite at position 3" in alert(tab)
     tab.wait(button.is_enabled, "the button enabled again")
 
 
 def test_a_zero_divergence_of_a_4_bit_lane_is_a_fault(tab, fake_app):
-    fake_app.script(both={"kld": [0.0]})
-    tab.send()
-    tab.wait(lambda: tab.verdict, "a verdict")
-    button = tab.page.get_by_role("button", name=BUTTON)
-    tab.wait(button.is_enabled, "the button enabled")
-    button.click()
-    alert = tab.page.locator("#fork [role=alert]")
-    alert.wait_for()
-    assert "4-bit did not take hold" in alert.text_content()
+    compare_and_press(tab, fake_app, both={"kld": [0.0]})
+    assert "4-bit did not take hold" in alert(tab)
 
 
 def test_a_new_comparison_empties_the_viewer(tab, viewer):

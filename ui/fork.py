@@ -17,6 +17,7 @@ from inference.answers import AnswerQuality, one_answer
 from inference.errors import InferenceError
 from inference.fork import NEAR_TIE_NATS, Choice, Fork
 from inference.quality import ENOUGH_POSITIONS, Figures
+from inference.teacher import REFERENCES
 from inference.usual import USUAL
 from ui import badge
 from ui.badge import escape
@@ -37,7 +38,7 @@ class ForkViewer:
     def __init__(self, page: Page) -> None:
         self.page = page
         keys = [lane.key for lane in page.lanes]
-        self.possible = any(key.endswith(":nf4") for key in keys) and any(key in ("cpu:fp32", "cuda:bf16") for key in keys)
+        self.possible = any(key.endswith(":nf4") for key in keys) and any(key in REFERENCES for key in keys)
 
     def ready(self, verdict: str, request: gr.Request) -> list[Any]:
         """The button, usable once a comparison has its verdict, and the viewer, emptied."""
@@ -51,9 +52,9 @@ class ForkViewer:
         if session is None or not session.complete:
             yield [gr.skip(), _note("Ask something first; there is no finished comparison to look at.")]
             return
-        yield [gr.Button(interactive=False), _note("Both lanes are scoring the FP32 answer, one after the other …")]
+        yield [gr.Button(interactive=False), _note("Both lanes are scoring the full-precision answer, one after the other …")]
         try:
-            quality = session.quality = one_answer(self.page.engine, session.outcomes, greedy=not session.comparison.request.temperature)
+            quality = one_answer(self.page.engine, session.outcomes, greedy=not session.comparison.request.temperature)
             shown = gr.HTML(view(quality), visible=True)
         except InferenceError as error:
             shown = _note(str(error), "alert")

@@ -106,12 +106,12 @@ class LaneColumn:
             return
         session, run = claimed
         progress = Progress(self.page.clock())
-        shown: list[Any] = []
+        shown: list[Any] = [None] * 4
         try:
             with closing(self._follow(run, progress)) as steps:
                 for progress in steps:
                     frame = self._frame(session, progress)
-                    yield [gr.skip() if part in shown else part for part in frame]
+                    yield [gr.skip() if part == before else part for part, before in zip(frame, shown, strict=True)]
                     shown = frame
         finally:
             session.outcomes[self.key] = progress

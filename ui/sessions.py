@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from inference.answers import AnswerQuality
 from inference.errors import InferenceError
 from inference.progress import Progress
 from inference.runs import Comparison, Run
@@ -21,12 +20,11 @@ STILL_RUNNING = "A comparison is still running. Wait for it, or stop it first."
 
 @dataclass
 class Session:
-    """One tab's latest comparison; `claimed` holds the lanes whose run is streamed, `outcomes` those that ended; `quality` once it was asked for."""
+    """One tab's latest comparison; `claimed` holds the lanes whose run is streamed, `outcomes` those that ended."""
 
     comparison: Comparison
     claimed: set[str] = field(default_factory=set)
     outcomes: dict[str, Progress] = field(default_factory=dict)
-    quality: AnswerQuality | None = None
 
     @property
     def running(self) -> bool:

@@ -28,6 +28,7 @@ BUCKETS = (16, MOST_NARROW_ROWS)
 WIDE_ROWS = 512
 LEAST_WIDE_ROWS = 512  # a narrow chunk of 32 takes 2.7 ms on a 4B model, a wide one 28 ms and more: it is not captured, the host sets its pace
 STEPS_AHEAD = 2
+OLDEST_CAPABILITY = (8, 0)
 _CHECK_IDS = 12
 
 
@@ -43,7 +44,7 @@ class GraphDecoder:
         """
         parts = read_parts(model)
         device = parts.head.device
-        if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
+        if device.type != "cuda" or torch.cuda.get_device_capability(device) < OLDEST_CAPABILITY:
             raise NotFusable("it is not on a CUDA device of compute capability 8.0 or newer")
         self.model, self.max_context = model, max_context
         code = DeviceCode(kernel_source(), kernel_macros(parts), device, overlap)
