@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from inference import checkpoints, compiled_step, cpu_decoder, loading, memory, quantized_copy, text
+from inference import checkpoints, compiled_step, cpu_decoder, loading, memory, quantized_copy, text, vram
 from inference.checkpoints import Checkpoint
 from inference.compiling import Compiler
 from inference.cpu_decoder import CpuDecoder
@@ -245,8 +245,8 @@ class Lane:
     def _vram(self) -> Vram | None:
         if self.device != "cuda":
             return None
-        free, total = torch.cuda.mem_get_info()
-        return Vram(torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated(), total - free)
+        device = vram.held_by_this_process(str(torch.cuda.get_device_properties(0).uuid))
+        return Vram(torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated(), device)
 
 
 class _Spans:

@@ -22,7 +22,7 @@ FIGURES = ("ttft_s", "prefill_tps", "tpot_s", "decode_tps", "total_s", "queue_s"
 FACTS = ("device", "precision", "storage_dtype", "compute_dtype", "quantization", "device_map", "kernel", "threads", "kept_16bit", "weights_bytes")
 REQUEST = ("prompt", "system", "format", "max_new_tokens", "temperature", "seed")
 REFERENCE = "cpu:fp32"
-VERSIONS = ("python", "torch", "transformers", "bitsandbytes", "gradio")
+VERSIONS = ("python", "torch", "transformers", "bitsandbytes", "accelerate", "huggingface_hub", "gradio")
 HARDWARE = ("cpu", "ram_limit_bytes", "gpu", "gpu_memory_bytes", "driver")
 
 
@@ -35,7 +35,7 @@ def build_record(lanes: list[LaneStatus], request: Request, mode: str, outcomes:
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "model": _model(used),
         "request": {
-            **asdict(request),
+            **{key: getattr(request, key) for key in REQUEST},
             "format": _format(request, outcomes),
             "mode": mode,
             "repeats": max((len(runs) for runs in outcomes.values()), default=0),
