@@ -75,7 +75,7 @@ def _lane(lane: LaneStatus, runs: list[Progress]) -> dict[str, Any]:
     return {
         "available": available,
         "reason": lane.reason or (lane.hello.reason if lane.hello else None),
-        **{key: facts.get(key) for key in FACTS},
+        **{key: list(found) if isinstance(found := facts.get(key), tuple) else found for key in FACTS},
         "load": asdict(lane.load) if lane.load else None,
         "runs": rows,
         **{name: _summary(counted, function) for name, function in (("median", statistics.median), ("min", min), ("max", max))},
