@@ -75,9 +75,9 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
             verdict = gr.Markdown(elem_id="verdict", sanitize_html=True)
             results = Results(page)
             gr.Markdown(NOTE, elem_id="note")
-        with gr.Tab("A file of prompts"):
+        with gr.Tab("Prompts file"):
             prompts = PromptsTab(page)
-        with gr.Tab("History and export"):
+        with gr.Tab("History"):
             history = HistoryTab(page)
         _wire(demo, page, ask, columns, verdict, gr.Timer(1.0), results, history)
         prompts.wire(QUICK, MOST_AT_ONCE)
@@ -101,7 +101,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
     """What `demo.launch` needs for this page: looks, limits, address; run history off, so prompts stay out of localStorage."""
     return {
         "theme": gr.themes.Default(primary_hue="indigo", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=MONO_FONTS, radius_size="md"),
-        "css_paths": ROOT / "ui" / "style.css",
+        "css_paths": [ROOT / "ui" / "style.css", ROOT / "ui" / "figures.css"],
         "footer_links": ["api"],
         "run_history": False,
         "max_threads": 80,

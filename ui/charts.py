@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from inference.held import held
 from inference.units import UNKNOWN, rate, seconds, size
-from ui.render import precision_word
 
 if TYPE_CHECKING:
     import pandas
@@ -20,24 +19,26 @@ if TYPE_CHECKING:
 COLOURS = {"cuda:nf4": "#7c83f7", "cpu:nf4": "#7c83f7", "cpu:fp32": "#d98a1f", "cuda:bf16": "#0d9f92"}
 SECOND_4BIT = "#d6569a"
 LOG_FROM = 10.0
+LOG_NOTE = "The time axis is logarithmic, because the totals differ by more than 10 times: -2 is 10 ms, -1 is 0.1 s, 0 is 1 s, 1 is 10 s."
 MIB, GIB = 2.0**20, 2.0**30
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart: its data, its axis titles, and the colour of each lane that is in it."""
+    """One chart: its data, its axis titles, the colour of each lane that is in it, and what must be said under it."""
 
     frame: pandas.DataFrame
     x_title: str
     y_title: str
     title: str
     colours: dict[str, str] = field(default_factory=dict)
+    note: str = ""
 
 
 def label(name: str, lane: dict[str, Any]) -> str:
-    """A lane's name in a chart: "4-bit NF4 · CPU"."""
-    device = {"cuda": "GPU", "cpu": "CPU"}.get(lane["device"] or name.split(":")[0], "unknown device")
-    return f"{precision_word(lane['precision'] or name)} · {device}"
+    """A lane's name in a chart, short enough for an axis: "NF4 · CPU"."""
+    device = {"cuda": "GPU", "cpu": "CPU"}.get(lane["device"] or name.split(":")[0], "?")
+    return f"{lane['precision'] or name.split(':')[-1].upper()} · {device}"
 
 
 def colours(record: dict[str, Any]) -> dict[str, str]:
@@ -67,8 +68,8 @@ def tokens_over_time(record: dict[str, Any]) -> Chart:
         for name, lane in _shown(record).items()
         for n, t_s in enumerate(lane["runs"][-1]["token_times_s"], 1)
     ]
-    title = "Time since the start, logarithmic (-1 = 0.1 s, 0 = 1 s, 1 = 10 s)" if log else "Seconds since the start"
-    return Chart(pandas.DataFrame(rows, columns=["time", "tokens", "lane"]), title, "Tokens", "Tokens over time", colours(record))
+    title, note = ("log10 of seconds", LOG_NOTE) if log else ("Seconds since the start", "")
+    return Chart(pandas.DataFrame(rows, columns=["time", "tokens", "lane"]), title, "Tokens", "Tokens over time", colours(record), note)
 
 
 def bars(record: dict[str, Any]) -> list[Chart]:
@@ -110,5 +111,4 @@ def in_words(record: dict[str, Any]) -> str:
             f"{rate(lane['median']['decode_tps'])}; load {seconds((lane['load'] or {}).get('total_s'))}; "
             f"{kind} {size(value) if value is not None else UNKNOWN}; weights {size(lane['weights_bytes'])}"
         )
-    axis = " The time axis is logarithmic, because the totals differ by more than 10 times." if logarithmic(record) else ""
-    return f"The charts in numbers (an unknown one is {UNKNOWN}, the table says why).{axis}\n\n" + "\n".join(lines)
+    return f"The charts in numbers (an unknown one is {UNKNOWN}, the table says why).\n\n" + "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The tab "History and export": the tab's comparisons to choose from, two of them side by side, and their export.
+"""The tab "History": the tab's comparisons to choose from, two of them side by side, and their export.
 
 In: ids of comparisons and a format. Out: Markdown and text. Everything comes from `Histories`; nothing is measured here.
 """

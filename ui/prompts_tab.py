@@ -1,4 +1,4 @@
-"""The tab "A file of prompts": every prompt on every lane, a row as each is done, a stop that keeps what is done.
+"""The tab "Prompts file": every prompt on every lane, a row as each is done, a stop that keeps what is done.
 
 In: an uploaded file and the settings. Out: progress, rows, medians, and the export of the series. The series runs in a
 thread of its own; the listener only looks at it, twice a second, and ends it when nobody looks any more.
@@ -35,6 +35,7 @@ ABOUT = (
     "greedily, in the chat format, after one warm-up that is not counted. A line that can't be used is named and left out. "
     "The file is deleted from the server within two hours; the rows are kept in its memory until you close or reload this tab."
 )
+WIDTHS = {"line": "60px", "prompt": "260px", "first token": "110px", "answer": "340px"}
 MODES = [("Automatic", "auto"), ("Together", "together"), ("In turn", "in-turn")]
 
 
@@ -126,7 +127,12 @@ class PromptsTab:
         if not series.records:
             return gr.skip()
         heads = series_table.prompt_heads(list(series.records[0]["lanes"]))
-        return gr.Dataframe(value=[series_table.prompt_cells(record) for record in series.records], headers=heads, visible=True)
+        return gr.Dataframe(
+            value=[series_table.prompt_cells(record) for record in series.records],
+            headers=heads,
+            visible=True,
+            column_widths=[WIDTHS.get(head.split(": ")[-1], "100px") for head in heads],
+        )
 
 
 def _medians(series: Series) -> str:

@@ -27,7 +27,7 @@ class Results:
             self.summary = gr.Markdown(elem_id="summary", **PLAIN)
             self.line = gr.LinePlot(x="time", y="tokens", color="lane", height=280, show_label=False, tooltip="all", elem_id="tokens-over-time")
             with gr.Row(elem_id="bars"):
-                self.bars = [gr.BarPlot(x="lane", y="value", color="lane", height=210, min_width=200, show_label=False, tooltip="all") for _ in range(BARS)]
+                self.bars = [gr.BarPlot(x="lane", y="value", color="lane", height=230, min_width=210, show_label=False, tooltip="all") for _ in range(BARS)]
             self.words = gr.Markdown(elem_id="charts-in-words", **PLAIN)
             gr.Markdown("### The table")
             self.table = gr.Markdown(elem_id="table", **PLAIN)
@@ -44,7 +44,15 @@ class Results:
         return [
             gr.Column(visible=True),
             markdown_summary(record),
-            gr.LinePlot(value=line.frame, x_title=line.x_title, y_title=line.y_title, color_title=" ", title=line.title, color_map=line.colours),
+            gr.LinePlot(
+                value=line.frame,
+                x_title=line.x_title,
+                y_title=line.y_title,
+                color_title=" ",
+                title=line.title,
+                color_map=line.colours,
+                caption=line.note or None,
+            ),
             *[self._bar(chart) for chart in charts.bars(record)],
             charts.in_words(record),
             markdown_table(record),
@@ -54,7 +62,7 @@ class Results:
     def _bar(self, chart: charts.Chart) -> gr.BarPlot:
         return gr.BarPlot(
             value=chart.frame, x_title=" ", y_title=chart.y_title, color_title=" ", title=chart.title, color_map=chart.colours,
-            colors_in_legend=[], y_lim=[0, None],
+            colors_in_legend=[], y_lim=[0, None], x_label_angle=-35 if len(chart.colours) > 2 else 0,
         )  # fmt: skip
 
     def hide(self) -> gr.Column:
