@@ -66,7 +66,7 @@ def _data_type(record: dict[str, Any], lane: dict[str, Any]) -> str:
 def _model_size(record: dict[str, Any], lane: dict[str, Any]) -> str:
     count = record["model"]["parameters"]
     weights = shown(lane["weights_bytes"], size, lane, "weights_bytes")
-    return f"{weights}\n{count / 1e6:,.0f} million parameters" if count else weights
+    return f"{weights}\n{count:,} parameters" if count else weights
 
 
 def _startup(record: dict[str, Any], lane: dict[str, Any]) -> str:

@@ -25,14 +25,13 @@ MIB, GIB = 2.0**20, 2.0**30
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart: its data, its axis titles, the colour of each lane that is in it, and what must be said under it."""
+    """One chart: its data, its axis titles, and the colour of each lane that is in it."""
 
     frame: pandas.DataFrame
     x_title: str
     y_title: str
     title: str
     colours: dict[str, str] = field(default_factory=dict)
-    note: str = ""
 
 
 def label(name: str, lane: dict[str, Any]) -> str:
@@ -68,8 +67,8 @@ def tokens_over_time(record: dict[str, Any]) -> Chart:
         for name, lane in _shown(record).items()
         for n, t_s in enumerate(lane["runs"][-1]["token_times_s"], 1)
     ]
-    title, note = ("log10 of seconds", LOG_NOTE) if log else ("Seconds since the start", "")
-    return Chart(pandas.DataFrame(rows, columns=["time", "tokens", "lane"]), title, "Tokens", "Tokens over time", colours(record), note)
+    title = "log10 of seconds" if log else "Seconds since the start"
+    return Chart(pandas.DataFrame(rows, columns=["time", "tokens", "lane"]), title, "Tokens", "Tokens over time", colours(record))
 
 
 def bars(record: dict[str, Any]) -> list[Chart]:
@@ -111,4 +110,5 @@ def in_words(record: dict[str, Any]) -> str:
             f"{rate(lane['median']['decode_tps'])}; load {seconds((lane['load'] or {}).get('total_s'))}; "
             f"{kind} {size(value) if value is not None else UNKNOWN}; weights {size(lane['weights_bytes'])}"
         )
-    return f"The charts in numbers (an unknown one is {UNKNOWN}, the table says why).\n\n" + "\n".join(lines)
+    note = f"{LOG_NOTE}\n\n" if logarithmic(record) else ""
+    return f"{note}The charts in numbers (an unknown one is {UNKNOWN}, the table says why).\n\n" + "\n".join(lines)

@@ -136,7 +136,7 @@ class PromptsTab:
 
 
 def _medians(series: Series) -> str:
-    return "\n\n".join([series_table.median_markdown(series), *series_table.skipped_lines(series)])
+    return "\n\n".join([series_table.median_markdown(series).rpartition("\n\n")[0], *series_table.skipped_lines(series)])
 
 
 class Watched:

@@ -44,15 +44,7 @@ class Results:
         return [
             gr.Column(visible=True),
             markdown_summary(record),
-            gr.LinePlot(
-                value=line.frame,
-                x_title=line.x_title,
-                y_title=line.y_title,
-                color_title=" ",
-                title=line.title,
-                color_map=line.colours,
-                caption=line.note or None,
-            ),
+            gr.LinePlot(value=line.frame, x_title=line.x_title, y_title=line.y_title, color_title=" ", title=line.title, color_map=line.colours),
             *[self._bar(chart) for chart in charts.bars(record)],
             charts.in_words(record),
             markdown_table(record),
@@ -62,7 +54,7 @@ class Results:
     def _bar(self, chart: charts.Chart) -> gr.BarPlot:
         return gr.BarPlot(
             value=chart.frame, x_title=" ", y_title=chart.y_title, color_title=" ", title=chart.title, color_map=chart.colours,
-            colors_in_legend=[], y_lim=[0, None], x_label_angle=-35 if len(chart.colours) > 2 else 0,
+            colors_in_legend=[], sort=list(chart.colours), y_lim=[0, None], x_label_angle=-35 if len(chart.colours) > 2 else 0,
         )  # fmt: skip
 
     def hide(self) -> gr.Column:
