@@ -109,6 +109,7 @@ class Lane:
         decoder = cpu_decoder.make(self.model) if self.device == "cpu" else EagerDecoder(self.model)
         self._warm_up(decoder)
         self._use_compiled(decoder)
+        memory.give_back_freed()
         clock.end("warm-up")
         self.decoder = decoder
         self.facts = replace(facts, has_chat_template=bool(self.tokenizer.chat_template))
