@@ -18,3 +18,8 @@ def peak(lane: dict[str, Any], kind: str, key: str) -> int | None:
     found = [run[kind][key] for run in lane["runs"] if run[kind]]
     found.append((load.get("peak_vram") or {}).get(key) if kind == "vram" else load.get("peak_ram_bytes") if key == "rss_peak" else None)
     return max((value for value in found if value is not None), default=None)
+
+
+def at_rest(lane: dict[str, Any]) -> int | None:
+    """The lane process's own RAM after its last run (USS, imports included), in bytes; None where it was not measured."""
+    return next((run["ram"]["uss"] for run in reversed(lane["runs"]) if run["ram"] and run["ram"]["uss"] is not None), None)

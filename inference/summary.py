@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from inference.held import held
+from inference.held import at_rest, held
 from inference.report import lane_title
 from inference.units import rate, seconds, size
 
@@ -38,6 +38,7 @@ def _pair(other: dict[str, Any], reference: dict[str, Any]) -> Lines:
         ("Speed", _words(other["median"]["decode_tps"], reference["median"]["decode_tps"], rate, "faster", "slower")),
         ("Total", _words(other["median"]["total_s"], reference["median"]["total_s"], seconds, "longer", "shorter")),
         ("Memory", _words(mine, base, size, "higher", "lower", kinds)),
+        ("RAM at rest", _words(at_rest(other), at_rest(reference), size, "higher", "lower", ", USS of the lane's process")),
         ("Size", _words(other["weights_bytes"], reference["weights_bytes"], size, "larger", "smaller", ", weights")),
     ]
 
