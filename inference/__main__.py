@@ -12,15 +12,15 @@ import logging
 import signal
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from inference import quality_command
+from inference import output, prompts_command, quality_command
 from inference.compare import compare
 from inference.engine import Engine
 from inference.errors import InferenceError
 from inference.events import FORMATS, MODES, Request
 from inference.progress import Progress
+from inference.quality_table import quality_table
 from inference.report import verdict_text
 from inference.settings import Settings, from_env, parse_lanes
 from inference.table import text_table
@@ -50,7 +50,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     one = commands.add_parser("compare", help="one prompt, answered by each lane")
     one.set_defaults(command=_compare)
-    one.add_argument("--prompt", required=True)
+    asked = one.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--prompt")
+    asked.add_argument("--prompts", metavar="FILE", help="txt (a prompt a line), csv or jsonl with `prompt` and optional `expected`; Ctrl+C keeps what is done")
     one.add_argument("--system", default="")
     one.add_argument("--format", choices=FORMATS, default="chat", help="chat template, or the prompt as it is")
     one.add_argument("--max-new-tokens", type=int, default=50)
@@ -60,6 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--repeats", type=int, default=1, help="with more than 1, after a warm-up that is not counted")
     one.add_argument("--quality", action="store_true", help="score the full-precision answer with every lane")
     one.add_argument("--json", metavar="FILE", help="write the record there; - for stdout, and then nothing else")
+    one.add_argument("--csv", metavar="FILE", help="write a row a run there")
+    one.add_argument("--markdown", metavar="FILE", help="write the table there, ready for a model card")
     ours = _bench_parser(commands)
     quality = quality_command.add_parser(commands)
     check = commands.add_parser("doctor", help="devices, versions, limits, and which models fit")
@@ -95,8 +99,13 @@ def _settings(options: argparse.Namespace) -> Settings:
 def _compare(options: argparse.Namespace, settings: Settings) -> int:
     if options.repeats < 1:
         raise InferenceError(f"--repeats must be 1 or more, not {options.repeats}.")
+    if options.prompts and options.quality:
+        raise InferenceError("--quality scores one answer. For a file of prompts use: python -m inference quality --prompts FILE.")
+    if options.prompts:
+        return prompts_command.run(options, settings)
     request = Request(options.prompt, options.system, options.format, options.max_new_tokens, options.temperature, options.seed)
     request.check()
+    output.check_targets(options)
     engine, status = Engine(settings), StatusLine()
     engine.start()
     try:
@@ -104,15 +113,11 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     finally:
         engine.close()
         status.clear()
-    text = json.dumps(record, indent=2, ensure_ascii=False)
-    if options.json == "-":
-        print(text)
-    else:
-        if options.json:
-            Path(options.json).write_text(text + "\n", encoding="utf-8")
+    output.write(options, [record], record)
+    if options.json != "-":
         print(text_table(record) + "\n\n" + verdict_text(record).replace("**", ""))
         if record["quality"]:
-            print("\n" + quality_command.quality_table(record["quality"]))
+            print("\n" + quality_table(record["quality"]))
     failed = [lane for lane in record["lanes"].values() if not lane["n"]]
     return 1 if failed else 0
 

@@ -20,14 +20,17 @@ from inference.progress import Progress
 from inference.prompts import Prompt
 from inference.quality import Figures, Span
 from inference.score_events import Scored
-from inference.teacher import Piece, Say, Scorer, choose, pieces, quality_record, summarize
+from inference.teacher import Piece, Say, Scorer, choose, pieces, quality_record, shown_of, summarize
 
 Runs = dict[str, Progress]
 
 
 @dataclass(frozen=True)
 class AnswerQuality:
-    """One answer of the reference lane, scored by it and by one other lane; sampled answers (not `greedy`) have no fork."""
+    """One answer of the reference lane, scored by it and by one other lane; sampled answers (not `greedy`) have no fork.
+
+    `record` is the same as the record's `quality`.
+    """
 
     reference_name: str
     other_name: str
@@ -36,6 +39,7 @@ class AnswerQuality:
     figures: Figures
     fork: Fork | None
     greedy: bool
+    record: dict[str, Any]
 
 
 def answer_span(run: Progress) -> Span:
@@ -64,7 +68,7 @@ def one_answer(engine: Engine, runs: Runs, greedy: bool) -> AnswerQuality:
     fork = fork_of(found, other.name, runs[reference.key], runs[other.key]) if greedy else None
     return AnswerQuality(
         reference.name, other.name, Scored.joined([piece.reference for piece in found]), Scored.joined([piece.others[other.name] for piece in found]),
-        summarize(reference, [other], found)[other.name], fork, greedy,
+        summarize(reference, [other], found)[other.name], fork, greedy, _answer_record(reference, [other], found, fork),
     )  # fmt: skip
 
 
@@ -72,9 +76,13 @@ def record_of_answer(engine: Engine, runs: Runs, greedy: bool) -> dict[str, Any]
     """The record's `quality` for one comparison: the reference's answer, scored by every lane that took part."""
     reference, others = choose(engine, tuple(runs))
     found = list(pieces(reference, others, [answer_span(runs[reference.key])], texts=True))
-    record = quality_record(reference, others, found, "answer")
-    fork = fork_of(found, record["other"], runs[reference.key], runs[_key(others, record["other"])]) if greedy else None
-    return {**record, "first_divergence": fork.as_record() if fork else None}
+    shown = shown_of(others)
+    fork = fork_of(found, shown.name, runs[reference.key], runs[shown.key]) if greedy else None
+    return _answer_record(reference, others, found, fork)
+
+
+def _answer_record(reference: Scorer, others: Sequence[Scorer], found: Sequence[Piece], fork: Fork | None) -> dict[str, Any]:
+    return {**quality_record(reference, others, found, "answer"), "first_divergence": fork.as_record() if fork else None}
 
 
 def record_of_prompts(engine: Engine, prompts: Sequence[Prompt], request: Request, say: Say) -> dict[str, Any]:
@@ -83,17 +91,17 @@ def record_of_prompts(engine: Engine, prompts: Sequence[Prompt], request: Reques
     answered = []
     for number, prompt in enumerate(prompts):
         say(f"answering {number + 1} of {len(prompts)}")
-        answered.append(_all_answered(read_all(engine, engine.submit(replace(request, prompt=prompt.prompt)))))
+        answered.append(_all_answered(read_all(engine, engine.submit(replace(request, prompt=prompt.text)))))
     spans = [answer_span(runs[reference.key]) for runs in answered]
     found = list(pieces(reference, others, spans, say, texts=True))
-    record = quality_record(reference, others, found, "prompts")
-    other_key = _key(others, record["other"])
+    shown = shown_of(others)
     rows: list[dict[str, Any]] = []
     for span, runs in zip(spans, answered, strict=True):
-        fork = fork_of([piece for piece in found if piece.span is span], record["other"], runs[reference.key], runs[other_key])
+        fork = fork_of([piece for piece in found if piece.span is span], shown.name, runs[reference.key], runs[shown.key])
         rows.append({"prompt": len(rows), "first_divergence": fork.index if fork else None, "margin": fork.margin if fork else None,
                      "near_tie": fork.near_tie if fork else None})  # fmt: skip
-    return {**record, "answers": _answers(rows), "expected": _expected(prompts, answered, reference.key, other_key)}
+    record = quality_record(reference, others, found, "prompts")
+    return {**record, "answers": _answers(rows), "expected": _expected(prompts, answered, reference.key, shown.key)}
 
 
 def _all_answered(runs: Runs) -> Runs:
@@ -101,10 +109,6 @@ def _all_answered(runs: Runs) -> Runs:
         if run.done is None:
             raise InferenceError(f"{lane}: {run.error}")
     return runs
-
-
-def _key(scorers: Sequence[Scorer], name: str) -> str:
-    return next(scorer.key for scorer in scorers if scorer.name == name)
 
 
 def _answers(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -17,29 +17,28 @@ from inference.progress import Progress
 from inference.report import build_record
 from inference.runs import Comparison, Run
 
+STOP_LOOK_S = 0.05
 OnProgress = Callable[[str, Progress], None]
 
 
 def compare(
-    engine: Engine,
-    request: Request,
-    lanes: tuple[str, ...] = (),
-    mode: str = "auto",
-    repeats: int = 1,
-    on_progress: OnProgress | None = None,
-    quality: bool = False,
-) -> dict[str, Any]:
+    engine: Engine, request: Request, lanes: tuple[str, ...] = (), mode: str = "auto", repeats: int = 1,
+    on_progress: OnProgress | None = None, quality: bool = False, stop: threading.Event | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """The record of `request` on `lanes` (all of the engine's where none is named).
 
     With more than one repeat a warm-up comparison goes before and is not counted. Raises InferenceError for a bad
     request; a lane that fails is told in its own part of the record. With `quality` the full-precision lane's answer is scored
-    by all lanes; where that can't be, `quality` holds the sentence under `error`.
+    by all lanes; where that can't be, `quality` holds the sentence under `error`. `stop`, once set, ends the runs at their
+    next token; the record then holds what there is.
     """
     outcomes: dict[str, list[Progress]] = {}
     used = mode
     for number in range(repeats + (repeats > 1)):
+        if stop and stop.is_set():
+            break
         comparison = engine.submit(request, lanes, mode)
-        results = read_all(engine, comparison, on_progress)
+        results = read_all(engine, comparison, on_progress, stop)
         used = comparison.mode
         if number or repeats == 1:
             for key, progress in results.items():
@@ -60,14 +59,14 @@ def _quality(engine: Engine, outcomes: dict[str, list[Progress]], greedy: bool) 
 def answer(engine: Engine, lane: str, request: Request) -> Done:
     """One lane's answer to `request`; raises InferenceError with its sentence when it fails."""
     comparison = engine.submit(request, (lane,))
-    progress = read_all(engine, comparison, None)[lane]
+    progress = read_all(engine, comparison)[lane]
     if progress.done is None:
         raise InferenceError(f"{lane}: {progress.error}")
     return progress.done
 
 
-def read_all(engine: Engine, comparison: Comparison, on_progress: OnProgress | None = None) -> dict[str, Progress]:
-    """Each lane's progress at its end, by configured lane name; all lanes are read at once."""
+def read_all(engine: Engine, comparison: Comparison, on_progress: OnProgress | None = None, stop: threading.Event | None = None) -> dict[str, Progress]:
+    """Each lane's progress at its end, by configured lane name; all lanes are read at once, `stop` ends their runs."""
     results: dict[str, Progress] = {}
 
     def read(key: str, run: Run) -> None:
@@ -80,13 +79,20 @@ def read_all(engine: Engine, comparison: Comparison, on_progress: OnProgress | N
     try:
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        while any(thread.is_alive() for thread in threads):
+            if stop and stop.is_set():
+                _stop_all(engine, comparison)
+            for thread in threads:
+                thread.join(STOP_LOOK_S)
     except BaseException:
-        for run in comparison.runs.values():
-            engine.stop(run.id)
+        _stop_all(engine, comparison)
         raise
     return results
+
+
+def _stop_all(engine: Engine, comparison: Comparison) -> None:
+    for run in comparison.runs.values():
+        engine.stop(run.id)
 
 
 def follow(engine: Engine, run: Run) -> Iterator[Progress]:

@@ -49,7 +49,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Vram:
-    """GPU memory in bytes: torch's peak reserved and allocated, and what the driver says of the whole device."""
+    """GPU memory in bytes: torch's peak reserved and allocated, and what the driver says this process holds."""
 
     reserved: int | None = None
     allocated: int | None = None

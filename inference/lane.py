@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from inference import checkpoints, compiled_step, cpu_decoder, loading, memory, quantized_copy, text
+from inference import checkpoints, compiled_step, cpu_decoder, loading, memory, quantized_copy, text, vram
 from inference.checkpoints import Checkpoint
 from inference.compiling import Compiler
 from inference.cpu_decoder import CpuDecoder
@@ -110,6 +110,7 @@ class Lane:
         decoder = cpu_decoder.make(self.model) if self.device == "cpu" else EagerDecoder(self.model)
         self._warm_up(decoder)
         self._use_compiled(decoder)
+        memory.give_back_freed()
         clock.end("warm-up")
         self.decoder = decoder
         self.facts = replace(facts, has_chat_template=bool(self.tokenizer.chat_template))
@@ -246,8 +247,8 @@ class Lane:
     def _vram(self) -> Vram | None:
         if self.device != "cuda":
             return None
-        free, total = torch.cuda.mem_get_info()
-        return Vram(torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated(), total - free)
+        device = vram.held_by_this_process(str(torch.cuda.get_device_properties(0).uuid))
+        return Vram(torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated(), device)
 
 
 class _Spans:

@@ -21,11 +21,9 @@ from inference.engine import Engine
 from inference.errors import InferenceError
 from inference.events import Request
 from inference.prompts import read_prompts
-from inference.quality import ENOUGH_POSITIONS
+from inference.quality_table import quality_table
 from inference.settings import Settings
 from inference.teacher import choose, pieces, quality_record, text_spans
-from inference.units import size
-from inference.usual import USUAL
 
 SAMPLE_S = 0.02
 
@@ -47,7 +45,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Measure and print; raises InferenceError with one sentence for anything that can't be measured."""
     settings = replace(settings, compile=False, cpu_model_id=options.reference_model or settings.cpu_model_id)
-    text, prompts = (_read(options.text), []) if options.text else ("", read_prompts(Path(options.prompts)))
+    text, prompts, skipped = (_read(options.text), [], []) if options.text else ("", *read_prompts(Path(options.prompts)))
+    for row in skipped:
+        _say(row.words())
     engine = Engine(settings)
     engine.start()
     began = time.perf_counter()
@@ -114,49 +114,6 @@ class RssWatch:
             return
         self._low.setdefault(name, rss)
         self._high[name] = max(self._high.get(name, 0), rss)
-
-
-def quality_table(record: dict[str, Any]) -> str:
-    """The figures for people, and what they rest on; the sentence where there are none."""
-    if "error" in record:
-        return f"no quality figures: {record['error']}"
-    lines = [f"{record['other']} against {record['reference']}, on {record['source']}: {record['positions']} positions, up to {record['rows']} rows at once"]
-    if record["positions"] < ENOUGH_POSITIONS:
-        lines.append(f"Fewer than {ENOUGH_POSITIONS} positions: too few for a verdict.")
-    for name, found in record["lanes"].items():
-        lines += ["", name, *(f"  {title:<22}{words}" for title, words in figure_rows(found))]
-    for way, held in (record.get("expected") or {}).items():
-        lines += ["", f"expected answers ({way}): {held['right_reference']} right in {record['reference']}, {held['right_other']} in {record['other']}, "
-                  f"of {held['answers']}; right to wrong {_numbers(held['right_to_wrong'])}, wrong to right {_numbers(held['wrong_to_right'])}; "
-                  f"McNemar's exact p {held['mcnemar_p']:.3g}"]  # fmt: skip
-    if answers := record.get("answers"):
-        lines += ["", f"answers: {answers['identical']} of {answers['n']} identical; of the others {answers['near_ties']} part at a near tie"]
-    lines += ["", "for scale:", *(f"  {usual.words()}" for usual in USUAL)]
-    if memory := record.get("ram_above_model"):
-        lines += ["", "memory above the loaded model: " + ", ".join(f"{name} {size(value)}" for name, value in memory.items())]
-    return "\n".join(lines)
-
-
-def figure_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """(title, value with its unit and error) of one lane's figures."""
-    return [
-        ("divergence, mean", f"{_number(found['kld_mean'])}{_error(found['kld_se'])} nat"),
-        ("median, p99, max", f"{_number(found['kld_median'])}, {_number(found['kld_p99'])}, {_number(found['kld_max'])} nat"),
-        ("same first choice", f"{100 * found['top1_agreement']:.2f}{_error(100 * found['top1_se'])} %"),
-        ("perplexity ratio", f"{found['ppl_ratio']:.4f}{_error(found['ppl_ratio_se'])} ({found['ppl_other']:.2f} against {found['ppl_reference']:.2f})"),
-    ]
-
-
-def _number(value: float) -> str:
-    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.2g}"
-
-
-def _error(value: float | None) -> str:
-    return "" if value is None else f" ± {_number(value)}"
-
-
-def _numbers(values: list[int]) -> str:
-    return ", ".join(str(value + 1) for value in values) or "none"
 
 
 def _read(file: str) -> str:

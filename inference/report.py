@@ -23,7 +23,7 @@ FIGURES = ("ttft_s", "prefill_tps", "tpot_s", "decode_tps", "total_s", "queue_s"
 FACTS = ("device", "precision", "storage_dtype", "compute_dtype", "quantization", "device_map", "kernel", "threads", "kept_16bit", "weights_bytes")
 REQUEST = ("prompt", "system", "format", "max_new_tokens", "temperature", "seed")
 REFERENCE = "cpu:fp32"
-VERSIONS = ("python", "torch", "transformers", "bitsandbytes", "gradio")
+VERSIONS = ("python", "torch", "transformers", "bitsandbytes", "accelerate", "huggingface_hub", "gradio")
 HARDWARE = ("cpu", "ram_limit_bytes", "gpu", "gpu_memory_bytes", "driver")
 
 
@@ -36,7 +36,7 @@ def build_record(lanes: list[LaneStatus], request: Request, mode: str, outcomes:
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "model": _model(used),
         "request": {
-            **asdict(request),
+            **{key: getattr(request, key) for key in REQUEST},
             "format": _format(request, outcomes),
             "mode": mode,
             "repeats": max((len(runs) for runs in outcomes.values()), default=0),
@@ -76,7 +76,7 @@ def _lane(lane: LaneStatus, runs: list[Progress]) -> dict[str, Any]:
     return {
         "available": available,
         "reason": lane.reason or (lane.hello.reason if lane.hello else None),
-        **{key: facts.get(key) for key in FACTS},
+        **{key: list(found) if isinstance(found := facts.get(key), tuple) else found for key in FACTS},
         "load": asdict(lane.load) if lane.load else None,
         "runs": rows,
         **{name: _summary(counted, function) for name, function in (("median", statistics.median), ("min", min), ("max", max))},

@@ -120,10 +120,15 @@ def summarize(reference: Scorer, others: Sequence[Scorer], found: Sequence[Piece
     return result
 
 
+def shown_of(others: Sequence[Scorer]) -> Scorer:
+    """The lane whose figures stand first: the first 4-bit one, else the first."""
+    return next((other for other in others if other.facts.quantization), others[0])
+
+
 def quality_record(reference: Scorer, others: Sequence[Scorer], found: Sequence[Piece], source: str) -> dict[str, Any]:
     """The record's `quality`: the figures of the first 4-bit lane (else the first other), and under `lanes` of each."""
     by_lane = summarize(reference, others, found)
-    shown = next((other for other in others if other.facts.quantization), others[0])
+    shown = shown_of(others)
     return {
         **by_lane[shown.name].as_record(),
         "reference": reference.name,

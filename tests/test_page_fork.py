@@ -56,6 +56,12 @@ def test_the_first_fork_is_marked_with_both_continuations_and_both_lists(viewer)
     assert "part at token 6" in words and "0.7 nat before its second" in words and "near tie" not in words
 
 
+def test_its_figures_go_into_the_table_and_the_export(viewer, tab):
+    cell = tab.page.locator("#table tr", has_text="Quality").locator("td").nth(1)
+    tab.wait(lambda: "divergence, mean" in (cell.text_content() or ""), "the figures in the table")
+    assert "on 12 positions of the answer (too few for a verdict)" in cell.text_content()
+
+
 def test_few_positions_get_no_verdict_and_the_words_are_neutral(viewer):
     words = viewer.text_content().lower()
     assert "12 positions: under 200 there is no verdict" in words

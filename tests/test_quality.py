@@ -12,7 +12,6 @@ from inference.events import decode, encode
 from inference.expected import flips, is_right, mcnemar_exact
 from inference.fork import find_fork, first_difference
 from inference.process import ROOT
-from inference.prompts import Prompt, read_prompts
 from inference.quality import Positions, Span, check_took_hold, figures, windows
 from inference.score_events import Scored, ScoreRequest
 from inference.usual import USUAL
@@ -146,22 +145,6 @@ def test_flips_list_both_directions():
     held = flips(["a", "b", "c", "x"], ["a", "x", "x", "d"], ["a", "b", "c", "d"], "exact")
     assert (held["right_reference"], held["right_other"]) == (3, 2)
     assert (held["right_to_wrong"], held["wrong_to_right"]) == ([1, 2], [3]) and held["mcnemar_p"] == 1.0
-
-
-def test_prompt_files_of_each_kind(tmp_path):
-    for name, text in {
-        "a.txt": "one\n\ntwo\n",
-        "a.csv": 'prompt,expected\none,1\n"two",\n',
-        "a.jsonl": '{"prompt": "one", "expected": 1}\n{"prompt": "two"}\n',
-    }.items():
-        (tmp_path / name).write_text(text)
-        found = read_prompts(tmp_path / name)
-        assert [prompt.prompt for prompt in found] == ["one", "two"]
-        assert found[0].expected == (None if name == "a.txt" else "1")
-    (tmp_path / "b.csv").write_text("question\none\n")
-    with pytest.raises(InferenceError, match="no column `prompt`"):
-        read_prompts(tmp_path / "b.csv")
-    assert Prompt("x").expected is None
 
 
 def test_figures_need_no_torch():

@@ -20,6 +20,9 @@ from ui import render
 from ui.api import compare_endpoint
 from ui.fork import BUTTON, ForkViewer
 from ui.handlers import Page
+from ui.history_tab import HistoryTab
+from ui.prompts_tab import PromptsTab
+from ui.results import Results
 
 ROOT = Path(__file__).resolve().parent.parent
 TITLE = "4-bit against full precision"
@@ -31,6 +34,8 @@ NOTE = (
     "a gap in speed comes mainly from the device; what 4 bits save is memory. Two greedy answers may part at a near tie, which says little about quality."
 )
 MOST_AT_ONCE = 16
+KEEP_UPLOADS_S = 3600
+QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
@@ -58,20 +63,45 @@ class Column:
     retry: gr.Button
 
 
+class Fork:
+    """The fork viewer's components: its button is usable while there is a verdict; its figures go into the table as well."""
+
+    def __init__(self, viewer: ForkViewer) -> None:
+        self.viewer = viewer
+        self.button = gr.Button(BUTTON, interactive=False, visible=viewer.possible, elem_id="fork-button")
+        self.shown = gr.HTML(visible=False, elem_id="fork")
+
+    def wire(self, verdict: gr.Markdown, results: Results) -> None:
+        """Connect its listeners."""
+        outputs = [self.button, self.shown]
+        verdict.change(self.viewer.ready, inputs=[verdict], outputs=outputs, **QUICK)
+        self.button.click(
+            self.viewer.show, outputs=outputs, concurrency_id="fork", concurrency_limit=MOST_AT_ONCE, show_progress="hidden", api_visibility="private"
+        ).then(results.show, outputs=results.outputs, **QUICK)
+
+
 def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks:
     """The page over `engine`; `start` (called again and again) starts it when the first visitor comes."""
     page = Page(engine, start)
-    with gr.Blocks(title=TITLE, analytics_enabled=None) as demo:
+    with gr.Blocks(title=TITLE, analytics_enabled=None, delete_cache=(KEEP_UPLOADS_S, KEEP_UPLOADS_S)) as demo:
         gr.Markdown(f"# {TITLE}\n{INTRO}", elem_id="intro")
-        ask = _ask(len(page.lanes))
-        statuses = {status.key: status for status in engine.status()}
-        with gr.Row(elem_id="lanes", equal_height=True):
-            columns = [_column(statuses[lane.key]) for lane in page.lanes]
-        verdict = gr.Markdown(elem_id="verdict", sanitize_html=True)
-        _fork(ForkViewer(page), verdict)
-        gr.Markdown(NOTE, elem_id="note")
-        timer = gr.Timer(1.0)
-        _wire(demo, page, ask, columns, verdict, timer)
+        with gr.Tab("One prompt"):
+            ask = _ask(len(page.lanes))
+            statuses = {status.key: status for status in engine.status()}
+            with gr.Row(elem_id="lanes", equal_height=True):
+                columns = [_column(statuses[lane.key]) for lane in page.lanes]
+            verdict = gr.Markdown(elem_id="verdict", sanitize_html=True)
+            fork = Fork(ForkViewer(page))
+            results = Results(page)
+            gr.Markdown(NOTE, elem_id="note")
+        with gr.Tab("Prompts file"):
+            prompts = PromptsTab(page)
+        with gr.Tab("History"):
+            history = HistoryTab(page)
+        _wire(demo, page, ask, columns, verdict, gr.Timer(1.0), results, history)
+        fork.wire(verdict, results)
+        prompts.wire(QUICK, MOST_AT_ONCE)
+        demo.unload(prompts.leave)
         gr.api(compare_endpoint(engine, start), api_name="compare", concurrency_limit=MOST_AT_ONCE, concurrency_id="compare")
     demo.queue(max_size=256)
     calm(demo)
@@ -91,7 +121,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
     """What `demo.launch` needs for this page: looks, limits, address; run history off, so prompts stay out of localStorage."""
     return {
         "theme": gr.themes.Default(primary_hue="indigo", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=MONO_FONTS, radius_size="md"),
-        "css_paths": [ROOT / "ui" / name for name in ("style.css", "lane.css", "fork.css")],
+        "css_paths": [ROOT / "ui" / name for name in ("style.css", "lane.css", "fork.css", "figures.css")],
         "footer_links": ["api"],
         "run_history": False,
         "max_threads": 80,
@@ -144,14 +174,6 @@ def _settings() -> list[Any]:
     return [system, format, tokens, temperature, seed, mode]
 
 
-def _fork(viewer: ForkViewer, verdict: gr.Markdown) -> None:
-    """The fork viewer, layout and wiring: its button is usable while there is a verdict."""
-    button = gr.Button(BUTTON, interactive=False, visible=viewer.possible, elem_id="fork-button")
-    shown = gr.HTML(visible=False, elem_id="fork")
-    verdict.change(viewer.ready, inputs=[verdict], outputs=[button, shown], queue=False, show_progress="hidden", api_visibility="private")
-    button.click(viewer.show, outputs=[button, shown], concurrency_id="fork", concurrency_limit=MOST_AT_ONCE, show_progress="hidden", api_visibility="private")
-
-
 def _column(status: LaneStatus) -> Column:
     name = render.precision_word(status.key)
     slug = status.key.replace(":", "-")
@@ -172,17 +194,18 @@ def _column(status: LaneStatus) -> Column:
 # ---- wiring
 
 
-def _wire(demo: gr.Blocks, page: Page, ask: Ask, columns: list[Column], verdict: gr.Markdown, timer: gr.Timer) -> None:
-    quick: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+def _wire(demo: gr.Blocks, page: Page, ask: Ask, columns: list[Column], verdict: gr.Markdown, timer: gr.Timer, results: Results, history: HistoryTab) -> None:
     watched = [part for column in columns for part in (column.head, column.line, column.badges, column.retry)]
-    demo.load(page.load, outputs=[*watched, timer], **quick)
-    timer.tick(page.watch, outputs=[*watched, timer], **quick)
+    demo.load(page.load, outputs=[*watched, timer], **QUICK)
+    timer.tick(page.watch, outputs=[*watched, timer], **QUICK)
     demo.unload(page.leave)
 
     begun = gr.on(
         [ask.send.click, ask.prompt.submit], page.begin, inputs=[ask.prompt, *ask.settings],
-        outputs=[ask.hint, verdict, ask.send, ask.stop, *[column.stop for column in columns]], **quick,
+        outputs=[ask.hint, verdict, ask.send, ask.stop, *[column.stop for column in columns]], **QUICK,
     )  # fmt: skip
+    begun.success(results.hide, outputs=[results.box], **QUICK)
+    history.wire(QUICK)
     for lane, column in zip(page.lanes, columns, strict=True):
         # "multiple": the next comparison may begin a moment before the browser has seen this branch end.
         begun.success(
@@ -190,8 +213,12 @@ def _wire(demo: gr.Blocks, page: Page, ask: Ask, columns: list[Column], verdict:
             concurrency_id=f"lane-{lane.key}", concurrency_limit=MOST_AT_ONCE, trigger_mode="multiple", show_progress="hidden", api_visibility="private",
         ).then(
             lane.finish, outputs=[verdict, ask.send, ask.stop, column.stop, column.head, column.retry, timer],
-            trigger_mode="multiple", **quick,
+            trigger_mode="multiple", **QUICK,
+        ).then(
+            results.show, outputs=results.outputs, trigger_mode="multiple", **QUICK,
+        ).then(
+            history.refresh, inputs=[history.choice, history.format], outputs=history.refreshed, trigger_mode="multiple", **QUICK,
         )  # fmt: skip
-        column.stop.click(lane.stop, **quick)
-        column.retry.click(lane.retry, outputs=[column.head, column.line, column.retry, timer], **quick)
-    ask.stop.click(page.stop, **quick)
+        column.stop.click(lane.stop, **QUICK)
+        column.retry.click(lane.retry, outputs=[column.head, column.line, column.retry, timer], **QUICK)
+    ask.stop.click(page.stop, **QUICK)

@@ -55,6 +55,7 @@ class ForkViewer:
         yield [gr.Button(interactive=False), _note("Both lanes are scoring the full-precision answer, one after the other …")]
         try:
             quality = one_answer(self.page.engine, session.outcomes, greedy=not session.comparison.request.temperature)
+            self.page.histories.set_quality(request.session_hash or "", session.comparison.id, quality.record)
             shown = gr.HTML(view(quality), visible=True)
         except InferenceError as error:
             shown = _note(str(error), "alert")

@@ -23,6 +23,7 @@ from inference.runs import Run
 from ui import render
 from ui.api import build_request
 from ui.badge import escape
+from ui.history import Histories
 from ui.sessions import Session, Sessions
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class Page:
 
     def __init__(self, engine: Engine, start: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> None:
         self.engine, self.start, self.clock = engine, start, clock
-        self.sessions = Sessions()
+        self.sessions, self.histories = Sessions(), Histories()
         self.lanes = [LaneColumn(self, key) for key in engine.settings.lanes]
 
     def load(self, request: gr.Request) -> list[Any]:
@@ -67,15 +68,23 @@ class Page:
         stops = [gr.Button(interactive=True) for _ in self.lanes]
         return [hint(""), "", gr.Button(interactive=False), gr.Button(interactive=True), *stops]
 
-    def verdict(self, session: Session) -> str:
+    def verdict(self, tab: str) -> str:
         """The sentence under two finished answers."""
-        comparison = session.comparison
-        outcomes = {key: [progress] for key, progress in session.outcomes.items()}
         try:
-            return verdict_text(build_record(self.engine.status(), comparison.request, comparison.mode, outcomes))
+            record = self.latest(tab)
+            return verdict_text(record) if record else ""
         except Exception:
             log.exception("no verdict")
             return FAULT
+
+    def latest(self, tab: str) -> dict[str, Any] | None:
+        """The record of the tab's latest comparison, kept in its history; None before every lane has ended."""
+        session = self.sessions.get(tab)
+        if session is None or not session.complete:
+            return None
+        comparison = session.comparison
+        outcomes = {key: [progress] for key, progress in session.outcomes.items()}
+        return self.histories.add(tab, comparison.id, lambda: build_record(self.engine.status(), comparison.request, comparison.mode, outcomes))
 
     def stop(self, request: gr.Request) -> None:
         """End the tab's runs at their next token; never waits."""
@@ -86,6 +95,7 @@ class Page:
         """The tab was closed: nobody reads its runs any more."""
         self.stop(request)
         self.sessions.forget(request.session_hash or "")
+        self.histories.forget(request.session_hash or "")
 
     def statuses(self) -> dict[str, LaneStatus]:
         """The lanes as they are now, by configured name."""
@@ -150,7 +160,7 @@ class LaneColumn:
         session = self.page.sessions.get(request.session_hash or "")
         statuses = self.page.statuses()
         status = statuses[self.key]
-        verdict = self.page.verdict(session) if session and session.complete else gr.skip()
+        verdict = self.page.verdict(request.session_hash or "") if session and session.complete else gr.skip()
         over = session is None or not session.running
         send, stop_all = (gr.Button(interactive=True), gr.Button(interactive=False)) if over else (gr.skip(), gr.skip())
         ended = session is None or self.key in session.outcomes

@@ -1,0 +1,75 @@
+"""The code that reproduces a lane's loading, written from the record: what the model was loaded with, in today's API.
+
+In: a record. Out: Python source and the command line, as text. Runs nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+DTYPES = {"FP32": "float32", "BF16": "bfloat16", "FP16": "float16"}
+
+
+def load_call(record: dict[str, Any], lane: dict[str, Any]) -> str:
+    """The `from_pretrained` call of a lane, in one line; empty where the lane was never loaded."""
+    if not lane["precision"]:
+        return ""
+    dtype = _dtype(lane)
+    device_map = '{"": 0}' if lane["device"] == "cuda" else '"cpu"'
+    parts = [_literal(record["model"]["id"]), f"device_map={device_map}", f"dtype=torch.{dtype}"]
+    if found := lane["quantization"]:
+        double = ", bnb_4bit_use_double_quant=True" if found.get("double") else ""
+        parts.append(
+            f'quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="{found.get("type")}", bnb_4bit_compute_dtype=torch.{dtype}{double})'
+        )
+    return f"AutoModelForCausalLM.from_pretrained({', '.join(parts)})"
+
+
+def _dtype(lane: dict[str, Any]) -> str:
+    return str(lane["compute_dtype"]).split(",")[0].split()[0] if lane["quantization"] else DTYPES.get(lane["precision"], "float32")
+
+
+def _literal(text: str | None) -> str:
+    return '"' + (text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def script(record: dict[str, Any], lane: dict[str, Any]) -> str:
+    """A whole program for one lane: load, ask, print. It decodes the plain way."""
+    request = record["request"]
+    quantized = ", BitsAndBytesConfig" if lane["quantization"] else ""
+    if request["format"] == "chat":
+        system = f'{{"role": "system", "content": {request["system"]!r}}}, ' if request["system"] else ""
+        messages = f'[{system}{{"role": "user", "content": {request["prompt"]!r}}}]'
+        ids = f'tokenizer.apply_chat_template({messages}, add_generation_prompt=True, return_dict=True, return_tensors="pt")'
+    else:
+        ids = f'tokenizer({request["prompt"]!r}, return_tensors="pt")'
+    return "\n".join(
+        [
+            "import torch",
+            f"from transformers import AutoModelForCausalLM, AutoTokenizer{quantized}",
+            "",
+            f"tokenizer = AutoTokenizer.from_pretrained({_literal(record['model']['id'])})",
+            f"model = {load_call(record, lane)}",
+            f"inputs = {ids}.to(model.device)",
+            f"output = model.generate(**inputs, max_new_tokens={request['max_new_tokens']}, do_sample=False)",
+            'print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))',
+        ]
+    )
+
+
+def command(record: dict[str, Any]) -> str:
+    """The command line that makes this comparison again."""
+    request = record["request"]
+    words = ["python", "-m", "inference", "compare", "--prompt", request["prompt"], "--lanes", ",".join(record["lanes"])]
+    words += ["--max-new-tokens", str(request["max_new_tokens"]), "--mode", request["mode"]]
+    for flag, key, default in (
+        ("--system", "system", ""),
+        ("--format", "format", "chat"),
+        ("--temperature", "temperature", 0),
+        ("--seed", "seed", 0),
+        ("--repeats", "repeats", 1),
+    ):
+        if request[key] != default:
+            words += [flag, str(request[key])]
+    return shlex.join([*words, "--model", record["model"]["id"]] if record["model"]["id"] else words)

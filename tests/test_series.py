@@ -1,0 +1,78 @@
+"""A file of prompts over scripted lane processes: all of it, with failures told, and stopped in the middle without a loss."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from page_fixtures import start_fake_lane
+
+from inference import series_table
+from inference.engine import Engine
+from inference.events import Request
+from inference.process import ROOT
+from inference.prompts import Prompt, Skipped
+from inference.series import Series
+from inference.settings import Settings
+
+QUICK = {"*": {"load_s": 0, "first_s": 0.001, "token_s": 0.001, "tokens": 5}}
+
+
+@pytest.fixture
+def engine():
+    engine = Engine(Settings(lanes=("cpu:nf4", "cpu:fp32")), lambda lane, settings: start_fake_lane(lane, settings, FAKE_LANE=json.dumps(QUICK)))
+    engine.start()
+    yield engine
+    engine.close()
+
+
+def prompts(count: int) -> list[Prompt]:
+    return [Prompt(line, f"prompt {line}", "we have chicken biryani, mutton" if line % 2 else None) for line in range(1, count + 1)]
+
+
+def test_every_prompt_gives_a_record_and_the_medians_count_them_all(engine):
+    series = Series(prompts(20), [Skipped(21, "not JSON")])
+    records = list(series.run(engine, Request("", max_new_tokens=5), mode="together"))
+    assert [record["row"]["line"] for record in records] == list(range(1, 21)) and series.done == 20
+    whole = series.as_dict()
+    assert whole["lanes"]["cpu:fp32"]["n"] == 20 and whole["stopped"] is False and whole["skipped"] == [{"line": 21, "reason": "not JSON"}]
+    assert whole["lanes"]["cpu:nf4"]["expected"] == 10
+    assert json.loads(json.dumps(whole)) == whole
+    assert "20 of 20 prompts done; 1 line left out." in series_table.text(series)
+    assert len([line for line in series_table.markdown(series).splitlines() if line.startswith("| ")]) == 20 + 2 + 2 + 2
+
+
+def test_a_stop_keeps_what_is_done(engine):
+    series = Series(prompts(50))
+    for number, _ in enumerate(series.run(engine, Request("", max_new_tokens=5), mode="together"), 1):
+        if number == 7:
+            series.stop.set()
+    assert series.done == len(series.records) == 7 and series.as_dict()["stopped"] is True
+    assert "7 of 50 prompts done, then stopped" in series_table.how_far(series)
+
+
+def test_ctrl_c_keeps_what_is_done_on_the_command_line(tmp_path):
+    (tmp_path / "p.txt").write_text("\n".join(f"prompt {n}" for n in range(500)))
+    program = (
+        "import sys, time; sys.path[:0] = ['.', 'tests']; from page_fixtures import start_fake_lane; from inference import engine, prompts_command, __main__; "
+        "prompts_command.Engine = lambda settings: engine.Engine(settings, start_fake_lane); sys.exit(__main__.main(sys.argv[1:]))"
+    )
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-c", program, "compare", "--prompts", str(tmp_path / "p.txt"), "--mode", "together", "--json", str(out), "--csv", str(tmp_path / "out.csv")]  # fmt: skip
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "FAKE_LANE": json.dumps(QUICK)})
+    for line in process.stderr:
+        if "prompts" in line:  # ten are done
+            break
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    text, errors = process.communicate(timeout=20)
+    assert process.returncode == 130 and "Traceback" not in errors, errors
+    assert time.monotonic() - began < 10
+    whole = json.loads(out.read_text("utf-8"))
+    assert whole["stopped"] and 10 <= whole["done"] < 500 and "then stopped; what was done is kept" in text
+    assert len((tmp_path / "out.csv").read_text("utf-8").splitlines()) == 1 + 2 * len(whole["records"])
