@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from inference import output, prompts_command, quality_command
-from inference.compare import compare
+from inference.compare import compare, settle
 from inference.engine import Engine
 from inference.errors import InferenceError
 from inference.events import FORMATS, MODES, Request
@@ -109,6 +109,8 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     engine, status = Engine(settings), StatusLine()
     engine.start()
     try:
+        if kept := tuple(lane for lane in settings.lanes if lane.endswith(":nf4")):
+            settle(engine, kept, status.show)
         record = compare(engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show, quality=options.quality)
     finally:
         engine.close()

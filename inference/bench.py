@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +18,7 @@ import numpy as np
 
 from inference.bandwidth import read_bandwidth
 from inference.bench_table import bench_table, row
-from inference.compare import answer
+from inference.compare import answer, warm_up
 from inference.engine import Engine
 from inference.errors import InferenceError
 from inference.events import Done, LaneFacts, LoadFigures, Request
@@ -29,8 +28,6 @@ from inference.settings import Settings
 
 FIGURES = ("decode_tps", "ttft_s", "prefill_tps", "total_s")
 RATIOS = {"decode": "decode_tps", "ttft": "ttft_s", "total": "total_s", "load": "load_s", "memory": "weights_bytes"}
-MOST_WARM_UPS = 60
-PAUSE_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,8 @@ def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[
             side.engine.start()
             say(f"{lane}: loading {name}")
             side.ask(request)
-        _settle(ours, request, say)
+        say(f"{lane}: warming up, until our fastest path is ready")
+        warm_up(ours.engine, request)
         for number in range(rounds):
             say(f"{lane}: round {number + 1} of {rounds}")
             for side in sides.values():
@@ -152,16 +150,6 @@ def _bandwidth(ours: dict[str, Any]) -> dict[str, Any]:
     found = read_bandwidth(ours["threads"] or 1)
     rate = ours["decode_tps"]
     return {"read_bandwidth": found, "bandwidth_share": ours["weights_bytes"] * rate / found if rate else None}
-
-
-def _settle(side: Side, request: Request, say: Callable[[str], None]) -> None:
-    """Warm up until the lane says that no faster path is on its way."""
-    for number in range(MOST_WARM_UPS):
-        done = side.ask(request)
-        if not done.path_pending:
-            return
-        say(f"{side.lane}: warm-up {number + 1}, path {done.path}, a faster one is on its way")
-        time.sleep(PAUSE_S)
 
 
 def _result(plain: Side, ours: Side, request: Request) -> dict[str, Any]:

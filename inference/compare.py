@@ -12,12 +12,13 @@ from typing import Any
 
 from inference.engine import Engine
 from inference.errors import InferenceError
-from inference.events import Done, Request
+from inference.events import Done, Loading, Request
 from inference.progress import Progress
 from inference.report import build_record
 from inference.runs import Comparison, Run
 
-STOP_LOOK_S = 0.05
+LOOK_S = 0.05
+MOST_SETTLE_S = 300.0
 OnProgress = Callable[[str, Progress], None]
 
 
@@ -27,24 +28,54 @@ def compare(
 ) -> dict[str, Any]:  # fmt: skip
     """The record of `request` on `lanes` (all of the engine's where none is named).
 
-    With more than one repeat a warm-up comparison goes before and is not counted. Raises InferenceError for a bad
+    With more than one repeat warm-up comparisons go before and are not counted. Raises InferenceError for a bad
     request; a lane that fails is told in its own part of the record. With `quality` the full-precision lane's answer is scored
     by all lanes; where that can't be, `quality` holds the sentence under `error`. `stop`, once set, ends the runs at their
     next token; the record then holds what there is.
     """
     outcomes: dict[str, list[Progress]] = {}
     used = mode
-    for number in range(repeats + (repeats > 1)):
+    if repeats > 1:
+        warm_up(engine, request, lanes, mode, on_progress, stop)
+    for _ in range(repeats):
         if stop and stop.is_set():
             break
         comparison = engine.submit(request, lanes, mode)
         results = read_all(engine, comparison, on_progress, stop)
         used = comparison.mode
-        if number or repeats == 1:
-            for key, progress in results.items():
-                outcomes.setdefault(key, []).append(progress)
+        for key, progress in results.items():
+            outcomes.setdefault(key, []).append(progress)
     record = build_record(engine.status(), request, used, outcomes)
     return {**record, "quality": _quality(engine, outcomes, not request.temperature)} if quality else record
+
+
+def warm_up(
+    engine: Engine, request: Request, lanes: tuple[str, ...] = (), mode: str = "auto",
+    on_progress: OnProgress | None = None, stop: threading.Event | None = None,
+) -> None:  # fmt: skip
+    """Comparisons that are not counted, until each lane answers by its fastest path; raises InferenceError."""
+    settle(engine, (), on_progress, stop)
+    while not (stop and stop.is_set()):
+        read_all(engine, engine.submit(request, lanes, mode), on_progress, stop)
+        if all(lane.settled for lane in engine.status()) or not settle(engine, (), on_progress, stop):
+            return
+
+
+def settle(engine: Engine, lanes: tuple[str, ...] = (), on_progress: OnProgress | None = None, stop: threading.Event | None = None) -> bool:
+    """Wait while one of `lanes` (any where none is named) loads or has a faster path on its way.
+
+    False where that took longer than `MOST_SETTLE_S`, or `stop` was set.
+    """
+    began = time.perf_counter()
+    while not (stop and stop.is_set()) and time.perf_counter() - began < MOST_SETTLE_S:
+        waiting = [lane for lane in engine.status() if not lane.settled and (lane.key in lanes or not lanes)]
+        if not waiting:
+            return True
+        for lane in waiting:
+            if on_progress:
+                on_progress(lane.key, Progress(began, "loading", loading=lane.progress or Loading("making a faster path ready")))
+        time.sleep(LOOK_S)
+    return False
 
 
 def _quality(engine: Engine, outcomes: dict[str, list[Progress]], greedy: bool) -> dict[str, Any]:
@@ -83,7 +114,7 @@ def read_all(engine: Engine, comparison: Comparison, on_progress: OnProgress | N
             if stop and stop.is_set():
                 _stop_all(engine, comparison)
             for thread in threads:
-                thread.join(STOP_LOOK_S)
+                thread.join(LOOK_S)
     except BaseException:
         _stop_all(engine, comparison)
         raise

@@ -54,6 +54,11 @@ class Compiler:
         """Whether the child is at work, or held."""
         return self.child is not None and self.child.poll() is None
 
+    @property
+    def pending(self) -> bool:
+        """Whether a compiled step may still come: the child is at work, or its step is being checked."""
+        return self.thread is not None and self.thread.is_alive()
+
     def hold(self, still: bool) -> None:
         """Stop the child's clock while a run is measured, and let it go on afterwards."""
         if self.child is not None and self.running:

@@ -170,7 +170,7 @@ class Engine:
             log.warning("lane %s ended with code %d", lane.name, returncode)
             lane.deaths += 1
             lane.reason = why_it_died(returncode)
-            lane.facts, lane.progress = None, None
+            lane.facts, lane.progress, lane.path_pending = None, None, False
             lane.load_ended(self._clock())
             stopped = lane.current is not None and lane.current.t_stop is not None
             self._end_current(lane, None if stopped else lane.reason)

@@ -124,10 +124,11 @@ class Loading:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The model is on its device and usable."""
+    """The model is on its device and usable; `path_pending`: a faster path is being made ready, and this will be said again."""
 
     facts: LaneFacts
     load: LoadFigures
+    path_pending: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,10 +165,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Done:
-    """The run ended: `finish_reason` is stop, length or stopped; waits are filled in by the engine.
-
-    `path_pending` says that a faster path than `path` is being made ready.
-    """
+    """The run ended: `finish_reason` is stop, length or stopped; waits are filled in by the engine."""
 
     run_id: str
     finish_reason: str
@@ -182,7 +180,6 @@ class Done:
     vram: Vram | None = None
     ram: Ram | None = None
     path: str | None = None
-    path_pending: bool = False
     warm: bool | None = None
     alone: bool | None = None
 

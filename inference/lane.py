@@ -133,9 +133,16 @@ class Lane:
 
     def _loaded(self) -> Loaded:
         assert self.facts is not None
-        return Loaded(self.facts, LoadFigures(sum(self._spans.values()), self._spans, peak_ram_bytes=self.ram.peak(), peak_vram=self._vram()))
+        figures = LoadFigures(sum(self._spans.values()), self._spans, peak_ram_bytes=self.ram.peak(), peak_vram=self._vram())
+        return Loaded(self.facts, figures, self.path_pending)
 
-    def finish_fast(self, report: Callable[[Loading], None]) -> Loaded:
+    def change_over(self, report: Callable[[Loading], None]) -> Loaded | None:
+        """The lane anew once the faster path has come, or is known not to; None until then. Call it between runs."""
+        if self._capture_pending and not self.fast.building:  # type: ignore[union-attr]
+            self._finish_fast(report)
+        return None if self.path_pending else self._loaded()
+
+    def _finish_fast(self, report: Callable[[Loading], None]) -> None:
         """Change over to the captured path, which has been compiled meanwhile; its time counts as load."""
         assert self.fast is not None and self.facts is not None
         if not self.fast.reason:
@@ -144,7 +151,6 @@ class Lane:
         self._spans["fast path"] = self.fast.seconds
         kernel = "own CUDA kernels, captured" if self.fast.decoder else f"bitsandbytes (no captured path: {self.fast.reason})"
         self.facts = replace(self.facts, kernel=kernel)
-        return self._loaded()
 
     def _decoder_for(self, prompt_tokens: int, limit: int) -> Decoder:
         assert self.decoder is not None
@@ -187,7 +193,11 @@ class Lane:
     @property
     def path_pending(self) -> bool:
         """Whether a faster path than the one in use is being made ready."""
-        return bool(self.fast and self.fast.pending) or bool(self.compiler and self.compiler.running)
+        return self._capture_pending or bool(self.compiler and self.compiler.pending)
+
+    @property
+    def _capture_pending(self) -> bool:
+        return self.fast is not None and "fast path" not in self._spans
 
     # ---- generate
 
@@ -226,7 +236,7 @@ class Lane:
         self._runs += 1
         yield Done(
             run_id, reason, stream.text, tuple(ids), len(prompt_ids), watch.timings(len(prompt_ids)), t_start=t_start,
-            vram=self._vram(), ram=Ram(self.ram.peak(), self.ram.uss()), path=decoder.path, path_pending=self.path_pending, warm=self._runs > 1,
+            vram=self._vram(), ram=Ram(self.ram.peak(), self.ram.uss()), path=decoder.path, warm=self._runs > 1,
         )  # fmt: skip
 
     def _tokens(self, decoder: Decoder, prompt_ids: list[int], limit: int, sampler: Sampler) -> Iterator[int | None]:

@@ -77,6 +77,7 @@ def _lane(lane: LaneStatus, runs: list[Progress]) -> dict[str, Any]:
         "available": available,
         "reason": lane.reason or (lane.hello.reason if lane.hello else None),
         **{key: list(found) if isinstance(found := facts.get(key), tuple) else found for key in FACTS},
+        "path_pending": lane.path_pending,
         "load": asdict(lane.load) if lane.load else None,
         "runs": rows,
         **{name: _summary(counted, function) for name, function in (("median", statistics.median), ("min", min), ("max", max))},

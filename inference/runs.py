@@ -125,6 +125,12 @@ class LaneStatus:
     load: LoadFigures | None
     progress: Loading | None
     waiting: int
+    path_pending: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether the lane is neither on its way up nor about to change over to a faster path."""
+        return self.state not in LOADING_STATES and not self.path_pending
 
 
 @dataclass(eq=False)
@@ -143,6 +149,7 @@ class Lane:
     deaths: int = 0
     current: Run | None = None
     ever_loaded: bool = False
+    path_pending: bool = False
 
     @property
     def device(self) -> str | None:
@@ -158,7 +165,9 @@ class Lane:
     def status(self, waiting: int) -> LaneStatus:
         """A snapshot for readers outside the engine; `waiting` runs are queued for this lane."""
         available = self.hello is None or self.hello.available
-        return LaneStatus(self.key, self.name, self.state, self.reason, available, self.hello, self.facts, self.load, self.progress, waiting)
+        return LaneStatus(
+            self.key, self.name, self.state, self.reason, available, self.hello, self.facts, self.load, self.progress, waiting, self.path_pending
+        )  # fmt: skip
 
     def closed_loads(self, now: float) -> list[tuple[float, float]]:
         """The loading spans so far, one that is still open ending at `now`."""
@@ -175,7 +184,7 @@ class Lane:
         """The model is usable; said again by the same process when a faster path has been made ready."""
         cold = self.load.cold if self.facts and self.load else not self.ever_loaded
         self.facts, self.load, self.progress = loaded.facts, replace(loaded.load, cold=cold), None
-        self.ever_loaded = True
+        self.ever_loaded, self.path_pending = True, loaded.path_pending
         self.load_ended(now)
         self.state = "busy" if self.current else "ready"
 

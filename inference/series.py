@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from inference.compare import OnProgress, compare
+from inference.compare import OnProgress, compare, warm_up
 from inference.engine import Engine
 from inference.events import Request
 from inference.expected import is_right
@@ -39,10 +39,8 @@ class Series:
 
         A prompt that a lane can't answer is told in its record, and the next one follows.
         """
-        if repeats == 1:
-            compare(
-                engine, replace(request, prompt=self.prompts[0].text, max_new_tokens=min(WARM_UP_TOKENS, request.max_new_tokens)), mode=mode, stop=self.stop
-            )
+        first = replace(request, prompt=self.prompts[0].text, max_new_tokens=min(WARM_UP_TOKENS, request.max_new_tokens))
+        warm_up(engine, first, mode=mode, on_progress=on_progress, stop=self.stop)
         for prompt in self.prompts:
             if self.stop.is_set():
                 return

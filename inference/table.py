@@ -138,8 +138,9 @@ def _conditions(record: dict[str, Any], lane: dict[str, Any]) -> str:
     alone = {True: "alone", False: "contended", None: "alone or not: unknown"}[run["alone"]]
     warm = {True: "warm run", False: "cold run (first since the load)", None: "warm or cold: unknown"}[run["warm"]]
     ends = {"stop": "ended by itself", "length": "token limit", "stopped": "stopped", "failed": "failed"}
+    pending = " (a faster one was still being made ready)" if lane["path_pending"] else ""
     paths = sorted({r["path"] for r in lane["runs"] if r["path"]}) or [UNKNOWN]
-    return f"{record['request']['mode']}, {alone}, {warm}\npath {' and '.join(paths)}, kernel {lane['kernel'] or UNKNOWN}\nn {lane['n']}, end: {ends[run['finish_reason']]}"
+    return f"{record['request']['mode']}, {alone}, {warm}\npath {' and '.join(paths)}{pending}, kernel {lane['kernel'] or UNKNOWN}\nn {lane['n']}, end: {ends[run['finish_reason']]}"
 
 
 def _dependencies(record: dict[str, Any], lane: dict[str, Any]) -> str:

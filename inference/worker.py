@@ -19,6 +19,7 @@ import logging  # noqa: E402
 import queue  # noqa: E402
 import threading  # noqa: E402
 import time  # noqa: E402
+from dataclasses import replace  # noqa: E402
 from typing import Any  # noqa: E402
 
 from inference import memory  # noqa: E402
@@ -37,7 +38,7 @@ class Worker:
         self.settings = settings
         self.requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.stopped: set[str] = set()
-        self.fast_told = False
+        self.path_pending = False
         self.lane: Any = None
         self.held = False
         threading.Thread(target=self._read, name="requests", daemon=True).start()
@@ -65,14 +66,14 @@ class Worker:
                 self.stopped.discard(run_id or "")
 
     def _next(self) -> dict[str, Any]:
-        """The next request; while none comes, a fast path that has been compiled is changed over to."""
-        fast = self.lane.fast if self.lane else None
-        while fast and not self.fast_told:
+        """The next request, before which a faster path that has become ready is changed over to, and told."""
+        while self.path_pending:
+            if loaded := self.lane.change_over(self.emit):
+                self.path_pending = False
+                self.emit(loaded)
+                break
             with contextlib.suppress(queue.Empty):
                 return self.requests.get(timeout=0.1)
-            if not fast.pending or fast.built:
-                self.emit(self.lane.finish_fast(self.emit))
-                self.fast_told = True
         return self.requests.get()
 
     def emit(self, event: Event) -> None:
@@ -99,9 +100,11 @@ class Worker:
         if self.lane is None or self.lane.loaded:
             return
         try:
-            self.emit(self.lane.load(self.emit))
+            loaded = self.lane.load(self.emit)
             self.lane.compile_beside()
             self.lane.hold(self.held)
+            self.path_pending = self.lane.path_pending
+            self.emit(replace(loaded, path_pending=self.path_pending))
         except InferenceError as error:
             self.emit(Failed(None, str(error), isinstance(error, Refused)))
         except Exception:

@@ -37,14 +37,9 @@ class FastPath:
         self._thread.start()
 
     @property
-    def pending(self) -> bool:
-        """Whether it may still come."""
-        return self.decoder is None and self.reason is None
-
-    @property
-    def built(self) -> bool:
-        """Whether `finish` has something to do."""
-        return self.pending and not self._thread.is_alive()
+    def building(self) -> bool:
+        """Whether the kernels are still being compiled; then `finish` can't be called yet."""
+        return self._thread.is_alive()
 
     def finish(self) -> None:
         """Check against the model and capture; call it between runs, from the thread that runs the model."""

@@ -1,0 +1,83 @@
+"""A measurement waits for the path it means to measure: the captured or compiled one, once it is there or known not to come."""
+
+from __future__ import annotations
+
+import threading
+
+from inference.compare import settle, warm_up
+from inference.engine import Engine
+from inference.events import Loaded, LoadFigures, Request
+from inference.settings import Settings
+from tests.fake_lane import facts
+from tests.fakes import Stage
+from tests.page_fixtures import until
+from tests.tiny import make_checkpoint
+
+LANE = "auto:nf4"
+
+
+def loaded(path_pending: bool) -> Loaded:
+    return Loaded(facts("cpu:nf4"), LoadFigures(1.0), path_pending)
+
+
+def in_thread(work, *arguments) -> threading.Thread:
+    thread = threading.Thread(target=work, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_settle_waits_for_the_load_and_then_for_the_faster_path():
+    stage = Stage((LANE,))
+    waiting = in_thread(settle, stage.engine)
+    stage.lanes[LANE].hello()
+    stage.lanes[LANE].emit(loaded(True))
+    waiting.join(0.3)
+    assert waiting.is_alive() and stage.engine.status()[0].path_pending
+    stage.lanes[LANE].emit(loaded(False))
+    waiting.join(5)
+    assert not waiting.is_alive()
+    stage.engine.close()
+
+
+def test_a_lane_that_dies_while_its_faster_path_is_made_is_not_waited_for():
+    stage = Stage((LANE,))
+    stage.lanes[LANE].hello()
+    stage.lanes[LANE].emit(loaded(True))
+    for _ in range(3):
+        stage.lanes[LANE].exit(-9)
+    assert settle(stage.engine)
+    stage.engine.close()
+
+
+def test_a_warm_up_is_asked_again_once_the_path_has_changed():
+    stage = Stage((LANE,))
+    lane = stage.lanes[LANE]
+    lane.hello()
+    lane.emit(loaded(False))
+    waiting = in_thread(warm_up, stage.engine, Request("hi"))
+    until(lambda: len(lane.asked) == 1, what="a first warm-up")
+    lane.begin()
+    lane.emit(loaded(True))
+    lane.finish()
+    waiting.join(0.3)
+    assert len(lane.asked) == 1
+    lane.emit(loaded(False))
+    until(lambda: len(lane.asked) == 2, what="a second warm-up")
+    lane.begin()
+    lane.finish()
+    waiting.join(5)
+    assert not waiting.is_alive()
+    stage.engine.close()
+
+
+def test_a_real_lane_tells_that_the_compiled_step_will_not_come(tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "false")
+    folder = make_checkpoint(tmp_path / "llama", "llama")
+    engine = Engine(Settings(model_id=str(folder), lanes=("cpu:fp32",), cache_dir=str(tmp_path / "cache")))
+    engine.start()
+    try:
+        seen = []
+        warm_up(engine, Request("hello", max_new_tokens=4), on_progress=lambda _, progress: seen.append(progress.loading and progress.loading.stage))
+        assert "making a faster path ready" in seen and not engine.status()[0].path_pending
+    finally:
+        engine.close()
