@@ -81,6 +81,7 @@ def _bench_parser(commands: Any) -> argparse.ArgumentParser:
     ours.add_argument("--prompt-tokens", type=int, default=0, help="a raw prompt of just so many tokens instead")
     ours.add_argument("--max-new-tokens", type=int, default=50)
     ours.add_argument("--rounds", type=int, default=5)
+    ours.add_argument("--positions", type=int, default=0, help="also hold the log-probabilities of so many positions of a fixed text together")
     ours.add_argument("--shape", help="random weights of that size (a name under examples/shapes)")
     ours.add_argument("--peer", action="append", default=[], choices=("bf16", "static-compile", "llama.cpp"), help="another way beside it, may be given again")
     ours.add_argument("--quote", action="append", default=[], metavar="NAME=TPS,TTFT,TOTAL", help="a row of figures measured elsewhere, marked as quoted")
@@ -135,7 +136,7 @@ def _bench(options: argparse.Namespace, settings: Settings) -> int:
         request = replace(request, prompt=prompt_of(options.prompt_tokens, settings), format="raw")
     request.check()
     quotes = dict(quoted(words) for words in options.quote)
-    result = bench(settings, request, options.rounds, lambda words: print(words, file=sys.stderr, flush=True), options.peer)
+    result = bench(settings, request, options.rounds, lambda words: print(words, file=sys.stderr, flush=True), options.peer, options.positions)
     for found in result["lanes"].values():
         found["peers"] |= quotes
     print(bench_table(result) + "\n\n" + json.dumps(result))

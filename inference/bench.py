@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from inference.bandwidth import read_bandwidth
+from inference.bench_logits import logits
 from inference.bench_table import bench_table, row
 from inference.compare import answer, warm_up
 from inference.engine import Engine
@@ -62,8 +63,10 @@ class Side:
         }  # fmt: skip
 
 
-def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = ()) -> dict[str, Any]:
+def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = (), positions: int = 0) -> dict[str, Any]:
     """The benchmark of each lane of the settings, one lane after the other, with `peers` beside; raises InferenceError.
+
+    With `positions`, the log-probabilities of both ways on so many positions of a fixed text are held together as well.
 
     On the CPU the peers take part in each round; on a GPU, which may not hold them all, they come afterwards. Each row is
     said as soon as it is measured, so that a bench that is cut off loses none of them.
@@ -75,7 +78,7 @@ def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str]
     for lane in settings.lanes:
         alone = replace(settings, lanes=(lane,))
         beside, after = (peers, ()) if lane.startswith("cpu") else ((), peers)
-        found[lane] = bench_lane(alone, request, rounds, say, beside)
+        found[lane] = bench_lane(alone, request, rounds, say, beside, positions)
         say(bench_table({"lanes": found}))
         for peer in after:
             found[lane]["peers"][peer] = bench_peer(alone, peer, request, rounds, say)
@@ -117,7 +120,7 @@ def bench_peer(settings: Settings, peer: str, request: Request, rounds: int, say
         side.engine.close()
 
 
-def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = ()) -> dict[str, Any]:
+def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = (), positions: int = 0) -> dict[str, Any]:
     """One lane: loads, warm-ups until our path has settled, then `rounds` times plain, ours and each of `peers`."""
     lane = settings.lanes[0]
     plain, ours = (Side(engine, lane, []) for engine in (Engine(settings, start_plain_worker), Engine(settings)))
@@ -135,6 +138,9 @@ def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[
             for side in sides.values():
                 side.runs.append(side.ask(request))
         result = _result(plain, ours, request)
+        if positions:
+            say(f"{lane}: the log-probabilities of {positions} positions")
+            result["logits"] = logits(plain, ours, positions)
         result["peers"] = {peer: side.figures() for peer, side in others.items()}
     finally:
         for side in sides.values():

@@ -41,7 +41,16 @@ def _check(lane: str, found: dict[str, Any]) -> str:
         tokens = f"the tokens part at {fork['index'] + 1}, {kind} (margin {fork['margin']:.3g}, largest logit difference {fork['max_logit_diff']:.3g})"
     share = found.get("bandwidth_share")
     memory = f"; decode reads its weights at {share:.0%} of the {found['read_bandwidth'] / 1e9:.1f} GB/s that this memory gives" if share else ""
-    return f"{lane}: ours / plain: {ratios}; {tokens}; {found['distinct_tokens']} distinct tokens{memory}"
+    return f"{lane}: ours / plain: {ratios}; {tokens}; {found['distinct_tokens']} distinct tokens{memory}{_logits(found.get('logits'))}"
+
+
+def _logits(found: dict[str, Any] | None) -> str:
+    if not found:
+        return ""
+    return (
+        f"; log-probabilities on {found['positions']} positions: ours at most {found['steps']:.2g} nat from plain's one at a time and "
+        f"{found['rows']:.2g} all at once, plain's own two ways {found['plain_ways']:.2g} apart"
+    )
 
 
 def prompt_of(tokens: int, settings: Settings) -> str:

@@ -17,7 +17,7 @@ def load_call(record: dict[str, Any], lane: dict[str, Any]) -> str:
         return ""
     dtype = _dtype(lane)
     device_map = '{"": 0}' if lane["device"] == "cuda" else '"cpu"'
-    parts = [_literal(record["model"]["id"]), f"device_map={device_map}", f"dtype=torch.{dtype}"]
+    parts = [_source(record), f"device_map={device_map}", f"dtype=torch.{dtype}"]
     if found := lane["quantization"]:
         double = ", bnb_4bit_use_double_quant=True" if found.get("double") else ""
         parts.append(
@@ -26,12 +26,18 @@ def load_call(record: dict[str, Any], lane: dict[str, Any]) -> str:
     return f"AutoModelForCausalLM.from_pretrained({', '.join(parts)})"
 
 
+def _source(record: dict[str, Any]) -> str:
+    """The name to load from, as a literal; a shape's weights have none but the folder that they were written to."""
+    name = record["model"]["id"] or ""
+    return _literal(name.replace("shape:", "folder/of/shape-", 1) if name.startswith("shape:") else name)
+
+
 def _dtype(lane: dict[str, Any]) -> str:
     return str(lane["compute_dtype"]).split(",")[0].split()[0] if lane["quantization"] else DTYPES.get(lane["precision"], "float32")
 
 
-def _literal(text: str | None) -> str:
-    return '"' + (text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _literal(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def script(record: dict[str, Any], lane: dict[str, Any]) -> str:
@@ -49,7 +55,7 @@ def script(record: dict[str, Any], lane: dict[str, Any]) -> str:
             "import torch",
             f"from transformers import AutoModelForCausalLM, AutoTokenizer{quantized}",
             "",
-            f"tokenizer = AutoTokenizer.from_pretrained({_literal(record['model']['id'])})",
+            f"tokenizer = AutoTokenizer.from_pretrained({_source(record)})",
             f"model = {load_call(record, lane)}",
             f"inputs = {ids}.to(model.device)",
             f"output = model.generate(**inputs, max_new_tokens={request['max_new_tokens']}, do_sample=False)",

@@ -80,11 +80,12 @@ def _startup(record: dict[str, Any], lane: dict[str, Any]) -> str:
 
 
 def spread(lane: dict[str, Any], key: str, words: Callable[[float | None], str]) -> str:
-    """The median of a figure, with min-max and n where there are repeats."""
+    """The median of a figure, with n where there are repeats, and with min - max where they differ."""
     middle = shown(lane["median"][key], words, lane, key)
     if lane["n"] < 2 or lane["median"][key] is None:
         return middle
-    return f"{middle} ({words(lane['min'][key])} - {words(lane['max'][key])}, n {lane['n']})"
+    low, high = words(lane["min"][key]), words(lane["max"][key])
+    return f"{middle} ({f'{low} - {high}, ' if low != high else ''}n {lane['n']})"
 
 
 def _inference(record: dict[str, Any], lane: dict[str, Any]) -> str:
