@@ -21,9 +21,9 @@ from inference.errors import InferenceError
 from inference.events import FORMATS, MODES, Request
 from inference.progress import Progress
 from inference.quality_table import quality_table
-from inference.report import verdict_text
 from inference.settings import Settings, from_env, parse_lanes
 from inference.table import text_table
+from inference.verdict import verdict_text
 
 log = logging.getLogger(__name__)
 DEFAULT_PROMPT = "hello good morning may i see the menu"

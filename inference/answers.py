@@ -29,6 +29,7 @@ Runs = dict[str, Progress]
 class AnswerQuality:
     """One answer of the reference lane, scored by it and by one other lane; sampled answers (not `greedy`) have no fork.
 
+    `stopped`: one of the two answers was, so that they can only be compared as far as it came.
     `record` is the same as the record's `quality`.
     """
 
@@ -39,6 +40,7 @@ class AnswerQuality:
     figures: Figures
     fork: Fork | None
     greedy: bool
+    stopped: bool
     record: dict[str, Any]
 
 
@@ -50,12 +52,17 @@ def answer_span(run: Progress) -> Span:
 
 
 def fork_of(piece_list: Sequence[Piece], lane: str, reference: Progress, other: Progress) -> Fork | None:
-    """The fork between the reference's answer (scored in pieces) and the answer of `lane`; None if equal or not answered."""
-    if other.done is None:
+    """The fork between the reference's answer (scored in pieces) and the answer of `lane`.
+
+    None if equal or not answered; where one was stopped, equal as far as it came is equal.
+    """
+    if other.done is None or reference.done is None:
         return None
     left = Scored.joined([piece.reference for piece in piece_list])
     right = Scored.joined([piece.others[lane] for piece in piece_list])
-    return find_fork(left, right, other.done.token_ids, (reference.text, other.text))
+    fork = find_fork(left, right, other.done.token_ids, (reference.text, other.text))
+    cut = fork and any(done.finish_reason == "stopped" and fork.index >= len(done.token_ids) for done in (reference.done, other.done))
+    return None if cut else fork
 
 
 def one_answer(engine: Engine, runs: Runs, greedy: bool) -> AnswerQuality:
@@ -68,7 +75,8 @@ def one_answer(engine: Engine, runs: Runs, greedy: bool) -> AnswerQuality:
     fork = fork_of(found, other.name, runs[reference.key], runs[other.key]) if greedy else None
     return AnswerQuality(
         reference.name, other.name, Scored.joined([piece.reference for piece in found]), Scored.joined([piece.others[other.name] for piece in found]),
-        summarize(reference, [other], found)[other.name], fork, greedy, _answer_record(reference, [other], found, fork),
+        summarize(reference, [other], found)[other.name], fork, greedy,
+        any(done.finish_reason == "stopped" for key in (reference.key, other.key) if (done := runs[key].done)), _answer_record(reference, [other], found, fork),
     )  # fmt: skip
 
 

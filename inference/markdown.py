@@ -42,11 +42,18 @@ def markdown_summary(record: dict[str, Any]) -> str:
 def markdown_code(record: dict[str, Any]) -> str:
     """The command, and each loaded lane's program, as code blocks."""
     parts = ["This comparison again:", fenced(recipe.command(record), "bash")]
-    if record["request"]["temperature"] == 0 and not (record["model"]["id"] or "").startswith("shape:"):
+    if record["request"]["temperature"] == 0 and not _shape(record):
         for name, lane in record["lanes"].items():
             if lane["precision"]:
-                parts += [f"The lane {name} in plain code (the same weights, plain `generate`):", fenced(recipe.script(record, lane), "python")]
+                parts += [
+                    f"The lane {name} in plain code ({'see its first line' if lane['note'] else 'the same weights'}, plain `generate`):",
+                    fenced(recipe.script(record, lane), "python"),
+                ]
     return "\n\n".join(parts)
+
+
+def _shape(record: dict[str, Any]) -> bool:
+    return (record["model"]["id"] or "").startswith("shape:")
 
 
 def fenced(text: str, language: str) -> str:

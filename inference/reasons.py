@@ -19,6 +19,8 @@ def shown(value: float | None, words: Callable[[float | None], str], lane: dict[
 def why(lane: dict[str, Any], key: str) -> str:
     """The reason that the figure `key` of this lane is unknown."""
     run = lane["runs"][-1] if lane["runs"] else None
+    if lane["device"] is None:
+        return "the lane was not loaded"
     if key.startswith("vram"):
         if lane["device"] != "cuda":
             return "this lane uses no GPU"

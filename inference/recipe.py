@@ -11,13 +11,13 @@ from typing import Any
 DTYPES = {"FP32": "float32", "BF16": "bfloat16", "FP16": "float16"}
 
 
-def load_call(record: dict[str, Any], lane: dict[str, Any]) -> str:
+def load_call(lane: dict[str, Any]) -> str:
     """The `from_pretrained` call of a lane, in one line; empty where the lane was never loaded."""
     if not lane["precision"]:
         return ""
     dtype = _dtype(lane)
     device_map = '{"": 0}' if lane["device"] == "cuda" else '"cpu"'
-    parts = [_source(record), f"device_map={device_map}", f"dtype=torch.{dtype}"]
+    parts = [_source(lane), f"device_map={device_map}", f"dtype=torch.{dtype}"]
     if found := lane["quantization"]:
         double = ", bnb_4bit_use_double_quant=True" if found.get("double") else ""
         parts.append(
@@ -26,9 +26,9 @@ def load_call(record: dict[str, Any], lane: dict[str, Any]) -> str:
     return f"AutoModelForCausalLM.from_pretrained({', '.join(parts)})"
 
 
-def _source(record: dict[str, Any]) -> str:
+def _source(lane: dict[str, Any]) -> str:
     """The name to load from, as a literal; a shape's weights have none but the folder that they were written to."""
-    name = record["model"]["id"] or ""
+    name = lane["model_id"] or ""
     return _literal(name.replace("shape:", "folder/of/shape-", 1) if name.startswith("shape:") else name)
 
 
@@ -49,14 +49,16 @@ def script(record: dict[str, Any], lane: dict[str, Any]) -> str:
         messages = f'[{system}{{"role": "user", "content": {request["prompt"]!r}}}]'
         ids = f'tokenizer.apply_chat_template({messages}, add_generation_prompt=True, return_dict=True, return_tensors="pt")'
     else:
-        ids = f'tokenizer({request["prompt"]!r}, return_tensors="pt")'
+        text = f"{request['system']}\n{request['prompt']}" if request["system"] else request["prompt"]
+        ids = f'tokenizer({text!r}, return_tensors="pt")'
     return "\n".join(
         [
+            *([f"# {lane['note']}"] if lane["note"] else []),
             "import torch",
             f"from transformers import AutoModelForCausalLM, AutoTokenizer{quantized}",
             "",
-            f"tokenizer = AutoTokenizer.from_pretrained({_source(record)})",
-            f"model = {load_call(record, lane)}",
+            f"tokenizer = AutoTokenizer.from_pretrained({_source(lane)})",
+            f"model = {load_call(lane)}",
             f"inputs = {ids}.to(model.device)",
             f"output = model.generate(**inputs, max_new_tokens={request['max_new_tokens']}, do_sample=False)",
             'print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))',
@@ -67,7 +69,7 @@ def script(record: dict[str, Any], lane: dict[str, Any]) -> str:
 def command(record: dict[str, Any]) -> str:
     """The command line that makes this comparison again."""
     request = record["request"]
-    words = ["python", "-m", "inference", "compare", "--prompt", request["prompt"], "--lanes", ",".join(record["lanes"])]
+    words = ["python", "-m", "inference", "compare", f"--prompt={request['prompt']}", "--lanes", ",".join(record["lanes"])]
     words += ["--max-new-tokens", str(request["max_new_tokens"]), "--mode", request["mode"]]
     for flag, key, default in (
         ("--system", "system", ""),
@@ -77,5 +79,9 @@ def command(record: dict[str, Any]) -> str:
         ("--repeats", "repeats", 1),
     ):
         if request[key] != default:
-            words += [flag, str(request[key])]
-    return shlex.join([*words, "--model", record["model"]["id"]] if record["model"]["id"] else words)
+            words.append(f"{flag}={request[key]}")
+    if model := record["model"]["id"]:
+        words.append(f"--model={model}")
+    full = record["lanes"].get("cpu:fp32", {}).get("model_id")
+    separate = f"CPU_MODEL_ID={shlex.quote(full)} " if full and full != model else ""
+    return separate + shlex.join(words)

@@ -17,12 +17,12 @@ from inference.compare import OnProgress, compare, warm_up
 from inference.engine import Engine
 from inference.events import Request
 from inference.expected import is_right
+from inference.lane_record import ENDED
 from inference.prompts import Prompt, Skipped
 from inference.report import FIGURES
 
 SCHEMA = "gpu-vs-cpu-prompts/1"
 WARM_UP_TOKENS = 4
-ENDED = ("stop", "length")
 
 
 @dataclass

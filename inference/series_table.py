@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from inference.expected import is_right
+from inference.lane_record import lane_title, shown_run
 from inference.markdown import escape
-from inference.report import lane_title
 from inference.series import Series, medians
 from inference.units import UNKNOWN, rate, seconds
 
@@ -34,7 +34,10 @@ def prompt_cells(record: dict[str, Any]) -> list[str]:
     row = record.get("row") or {}
     cells = [str(row.get("line", "")), short(record["request"]["prompt"])]
     for lane in record["lanes"].values():
-        run = lane["runs"][-1]
+        run = shown_run(lane)
+        if run is None:
+            cells += [UNKNOWN] * 4
+            continue
         figures = lane["median"] if lane["n"] else run
         cells += [seconds(figures["ttft_s"]), rate(figures["decode_tps"]), seconds(figures["total_s"]), _answer(run, row.get("expected"))]
     return cells
@@ -43,9 +46,10 @@ def prompt_cells(record: dict[str, Any]) -> list[str]:
 def _answer(run: dict[str, Any], expected: str | None) -> str:
     if run["error"]:
         return f"failed: {short(run['error'])}"
+    if run["finish_reason"] == "stopped":
+        return f"stopped: {short(run['text'])}"
     mark = "" if not expected else "as expected: " if is_right(run["text"], expected, "exact") else "not as expected: "
-    stopped = "stopped: " if run["finish_reason"] == "stopped" else ""
-    return stopped + mark + short(run["text"])
+    return mark + short(run["text"])
 
 
 def median_rows(series: Series) -> list[list[str]]:
@@ -53,7 +57,7 @@ def median_rows(series: Series) -> list[list[str]]:
     rows = []
     for name, found in medians(series.records).items():
         lane = next(record["lanes"][name] for record in reversed(series.records) if name in record["lanes"])
-        cells = [lane_title(lane) if lane["precision"] else name]
+        cells = [lane_title(lane, name)]
         for _, key, words in MEDIANS:
             span = f" ({words(found['min'][key])} - {words(found['max'][key])})" if found["n"] > 1 else ""
             cells.append(words(found["median"][key]) + span if found["median"][key] is not None else UNKNOWN)

@@ -112,6 +112,8 @@ def _check_lanes(lanes: tuple[str, ...]) -> None:
             raise InferenceError(f"Unknown lane {lane!r}. Lanes are: {', '.join(known)}.")
     if not lanes or len(set(lanes)) != len(lanes):
         raise InferenceError("Name at least one lane, each once, separated by commas.")
+    if AUTO_LANE in lanes and any(lane != AUTO_LANE and lane.endswith(":nf4") for lane in lanes):
+        raise InferenceError(f"{AUTO_LANE} becomes cuda:nf4 or cpu:nf4. Name either it or those, not both.")
 
 
 def _cache_candidates() -> list[Path]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from inference.held import at_rest, held
-from inference.report import lane_title
-from inference.units import rate, seconds, size
+from inference.lane_record import at_rest, ended_runs, held, lane_title
+from inference.units import rate, seconds, size, times
 
 Lines = list[tuple[str, str]]
 
@@ -18,9 +17,9 @@ Lines = list[tuple[str, str]]
 def summary_lines(record: dict[str, Any]) -> Lines:
     """(what, words with numbers) pairs; one pair that says why, where nothing may be compared."""
     verdict, lanes = record["verdict"], record["lanes"]
-    if not verdict["pairs"]:
-        return [("Summary", "no ratios: it takes two answers that ended by themselves, one of them of the lane cpu:fp32")]
     lines: Lines = []
+    if not verdict["pairs"]:
+        lines.append(("Summary", "no ratios: it takes two answers that ended by themselves, one of them of the lane cpu:fp32"))
     for pair in verdict["pairs"]:
         other, reference = lanes[pair["other"]], lanes[pair["reference"]]
         lines.append(("Compared", f"{lane_title(other)} with {lane_title(reference)}"))
@@ -50,13 +49,6 @@ def _words(mine: float | None, base: float | None, words: Any, more: str, less: 
     return f"{times(mine / base, more, less)} ({words(mine)} against {words(base)}){condition}"
 
 
-def times(ratio: float, more: str, less: str) -> str:
-    """A ratio in words, with its number."""
-    if 0.95 <= ratio <= 1.05:
-        return f"about the same, {ratio:.2f} times"
-    return f"{ratio:.1f} times {more}" if ratio > 1 else f"{1 / ratio:.1f} times {less}"
-
-
 def _cold(other: dict[str, Any], reference: dict[str, Any]) -> str:
     cold = [(lane["load"] or {}).get("cold") for lane in (other, reference)]
     return ", both cold" if all(cold) else ", both warm" if not any(cold) else ", one cold and one warm"
@@ -65,17 +57,17 @@ def _cold(other: dict[str, Any], reference: dict[str, Any]) -> str:
 def _effects(record: dict[str, Any]) -> Lines:
     verdict, lanes = record["verdict"], record["lanes"]
     lines: Lines = []
-    if verdict["device_effect"] is not None:
-        lines.append(("Device effect", f"{times(verdict['device_effect'], 'faster', 'slower')} (decode of cuda:bf16 / cpu:fp32)"))
-    if verdict["precision_effect"] is not None:
-        lines.append(("Precision effect", f"{times(verdict['precision_effect'], 'faster', 'slower')} (decode of cuda:nf4 / cuda:bf16)"))
+    for title, top, bottom in (("device", "cuda:bf16", "cpu:fp32"), ("precision", "cuda:nf4", "cuda:bf16")):
+        if verdict[f"{title}_effect"] is not None:
+            mine, base = (lanes[name]["median"]["decode_tps"] for name in (top, bottom))
+            lines.append((f"{title.capitalize()} effect", _words(mine, base, rate, "faster", "slower", f", decode of {top} against {bottom}")))
     if not lines and len({lane["device"] for lane in lanes.values() if lane["n"]}) > 1:
         lines.append(("Effects", "device and precision differ at once; name the lane cuda:bf16 as well (--lanes) to get them apart"))
     return lines
 
 
 def _lengths(record: dict[str, Any]) -> Lines:
-    counts = {name: lane["runs"][-1]["new_tokens"] for name, lane in record["lanes"].items() if lane["n"]}
+    counts = {name: ended_runs(lane)[-1]["new_tokens"] for name, lane in record["lanes"].items() if lane["n"]}
     if len(set(counts.values())) < 2:
         return []
     return [("Lengths differ", "the totals are of " + ", ".join(f"{n} tokens ({name})" for name, n in counts.items()))]

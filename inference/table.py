@@ -6,20 +6,20 @@ break. Text for a terminal is made here, Markdown in `markdown.py`.
 
 from __future__ import annotations
 
-import statistics
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from inference.held import peak
+from inference.lane_record import at_rest, ended_runs, lane_title, peak, shown_run
 from inference.quality import ENOUGH_POSITIONS
 from inference.quality_table import figure_rows
 from inference.reasons import shown, why
 from inference.recipe import load_call
-from inference.report import REFERENCE, VERSIONS, lane_title
+from inference.report import VERSIONS
 from inference.summary import summary_lines
 from inference.units import UNKNOWN, rate, seconds, size
+from inference.verdict import REFERENCE
 
 Cell = Callable[[dict[str, Any], dict[str, Any]], str]
 QUALITY_COMMAND = "python -m inference quality"
@@ -36,7 +36,7 @@ class Row:
 
 def titles(record: dict[str, Any]) -> list[str]:
     """The lanes as column heads."""
-    return [lane_title(lane) if lane["precision"] else name for name, lane in record["lanes"].items()]
+    return [lane_title(lane, name) for name, lane in record["lanes"].items()]
 
 
 def table_rows(record: dict[str, Any]) -> list[Row]:
@@ -89,8 +89,9 @@ def spread(lane: dict[str, Any], key: str, words: Callable[[float | None], str])
 
 
 def _inference(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    counts = sorted({run["new_tokens"] for run in lane["runs"]})
-    tokens = f"\n{' or '.join(map(str, counts))} tokens out, {lane['runs'][-1]['prompt_tokens'] or UNKNOWN} in" if lane["runs"] else ""
+    runs = ended_runs(lane) or lane["runs"]
+    counts = sorted({run["new_tokens"] for run in runs})
+    tokens = f"\n{' or '.join(map(str, counts))} tokens out, {runs[-1]['prompt_tokens'] or UNKNOWN} in" if runs else ""
     return spread(lane, "total_s", seconds) + tokens
 
 
@@ -99,10 +100,9 @@ def _waits(record: dict[str, Any], lane: dict[str, Any]) -> str:
 
 
 def _ram(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    uss = [run["ram"]["uss"] for run in lane["runs"] if run["ram"] and run["ram"]["uss"] is not None]
     return (
         f"{shown(peak(lane, 'ram', 'rss_peak'), size, lane, 'ram')} peak over the imports (mapped files count)\n"
-        f"{shown(statistics.median(uss) if uss else None, size, lane, 'ram')} its own at rest (USS, imports included)"
+        f"{shown(at_rest(lane), size, lane, 'ram')} its own at rest (USS, imports included)"
     )
 
 
@@ -114,10 +114,10 @@ def _vram(record: dict[str, Any], lane: dict[str, Any]) -> str:
 
 
 def _response(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    if not lane["runs"]:
+    run = shown_run(lane)
+    if run is None:
         return UNKNOWN
-    run = lane["runs"][-1]
-    noise = "(noise: random weights) " if "noise" in (record["model"]["note"] or "") else ""
+    noise = "(noise: random weights) " if "noise" in (lane["note"] or "") else ""
     return noise + (run["error"] or run["text"].strip() or "(no text produced)")
 
 
@@ -133,15 +133,17 @@ def _quality(record: dict[str, Any], lane: dict[str, Any]) -> str:
 
 
 def _conditions(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    if not lane["runs"]:
+    run = shown_run(lane)
+    if run is None:
         return UNKNOWN
-    run = lane["runs"][-1]
     alone = {True: "alone", False: "contended", None: "alone or not: unknown"}[run["alone"]]
     warm = {True: "warm run", False: "cold run (first since the load)", None: "warm or cold: unknown"}[run["warm"]]
     ends = {"stop": "ended by itself", "length": "token limit", "stopped": "stopped", "failed": "failed"}
     pending = " (a faster one was still being made ready)" if lane["path_pending"] else ""
     paths = sorted({r["path"] for r in lane["runs"] if r["path"]}) or [UNKNOWN]
-    return f"{record['request']['mode']}, {alone}, {warm}\npath {' and '.join(paths)}{pending}, kernel {lane['kernel'] or UNKNOWN}\nn {lane['n']}, end: {ends[run['finish_reason']]}"
+    others = len(lane["runs"]) - lane["n"]
+    rest = f", not counted: {others} that did not end by itself" if lane["n"] and others else ""
+    return f"{record['request']['mode']}, {alone}, {warm}\npath {' and '.join(paths)}{pending}, kernel {lane['kernel'] or UNKNOWN}\nn {lane['n']}, end: {ends[run['finish_reason']]}{rest}"
 
 
 def _dependencies(record: dict[str, Any], lane: dict[str, Any]) -> str:
@@ -150,7 +152,7 @@ def _dependencies(record: dict[str, Any], lane: dict[str, Any]) -> str:
 
 
 _ROWS: tuple[tuple[str, Cell], ...] = (
-    ("Code to load", lambda record, lane: load_call(record, lane) or UNKNOWN),
+    ("Code to load", lambda record, lane: load_call(lane) or UNKNOWN),
     ("Hardware", _hardware),
     ("Quantization", _quantization),
     ("Data type", _data_type),

@@ -35,3 +35,10 @@ def size(value: float | None) -> str:
             return f"{value:.0f} {unit}" if value >= 99.5 or unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.2f} GiB" if value < 99.995 else f"{value:.0f} GiB"
+
+
+def times(ratio: float, more: str, less: str, same: str = "about the same") -> str:
+    """A ratio in words, with its number: "2.0 times faster", "about the same, 0.98 times"."""
+    if 0.95 <= ratio <= 1.05:
+        return f"{same}, {ratio:.2f} times"
+    return f"{ratio:.1f} times {more}" if ratio > 1 else f"{1 / ratio:.1f} times {less}"

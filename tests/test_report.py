@@ -4,10 +4,12 @@ from dataclasses import replace
 
 from inference.events import Done, Hello, LoadFigures, Request
 from inference.progress import Progress
-from inference.report import build_record, verdict_text
+from inference.report import build_record
 from inference.runs import LaneStatus
-from inference.table import text_table
+from inference.summary import summary_lines
+from inference.table import table_rows, text_table
 from inference.timing import Timings
+from inference.verdict import verdict_text
 from tests.fake_lane import facts
 
 
@@ -73,3 +75,29 @@ def test_device_and_precision_effects_need_the_bridge_lanes():
     record = record_of(cuda_nf4=ended(100), cuda_bf16=ended(200), cpu_fp32=ended(10))
     assert abs(record["verdict"]["device_effect"] - 20) < 1e-9 and abs(record["verdict"]["precision_effect"] - 0.5) < 1e-9
     assert record_of(cuda_nf4=ended(100), cpu_fp32=ended(10))["verdict"]["device_effect"] is None
+
+
+def test_each_pair_has_its_own_comparison_of_the_answers():
+    record = record_of(cuda_nf4=ended(100), cuda_bf16=ended(50, (9, 9, 9)), cpu_fp32=ended(10))
+    assert [(pair["other"], pair["identical"], pair["first_divergence"]) for pair in record["verdict"]["pairs"]] == [
+        ("cuda:nf4", True, None),
+        ("cuda:bf16", False, 0),
+    ]
+    assert record["verdict"]["identical"] is False and record["verdict"]["first_divergence"] == 0
+    assert "4-bit NF4 on the GPU and it are identical" in verdict_text(record) and "it part at token 1" in verdict_text(record)
+    failed = Progress(0.0, "failed", "half", 2, error="It died.")
+    assert record_of(cpu_nf4=failed, cuda_nf4=ended(9, (7, 8, 9)), cpu_fp32=ended(10))["verdict"]["identical"] is False
+    assert record_of(cuda_nf4=ended(9), cuda_bf16=ended(9, (7,)))["verdict"]["identical"] is None
+
+
+def test_a_run_that_was_stopped_is_not_what_the_others_are_held_against():
+    stopped = replace(ended(5, (1,)), phase="stopped", done=replace(ended(5, (1,)).done, finish_reason="stopped"))
+    record = record_of(cpu_nf4=[ended(5), stopped], cpu_fp32=[ended(10), ended(10)])
+    assert record["verdict"]["identical"] is True and dict(summary_lines(record)).get("Lengths differ") is None
+    cells = {row.title: row.cells[0] for row in table_rows(record)}
+    assert "3 tokens out" in cells["Inference time"] and "not counted: 1 that did not end by itself" in cells["Conditions"]
+
+
+def test_every_claim_of_the_verdict_has_its_numbers():
+    text = verdict_text(record_of(cuda_nf4=ended(100), cpu_fp32=ended(10)))
+    assert "(100 tok/s against 10.0 tok/s)" in text and "(100 ms against 100 ms)" in text and "(600 B against 3.9 KiB)" in text

@@ -76,3 +76,8 @@ def test_the_readme_s_front_matter_fits_what_is_installed():
     front = README.split("---")[1]
     assert f"sdk_version: {gradio.__version__}\n" in front and "sdk: gradio\n" in front and "app_file: app.py\n" in front
     assert len(re.search(r"short_description: (.*)", front)[1]) <= 60
+
+
+def test_auto_is_not_named_beside_what_it_becomes():
+    with pytest.raises(InferenceError, match="Name either it or those"):
+        parse_lanes("auto:nf4,cpu:nf4,cpu:fp32")

@@ -7,17 +7,19 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
-from test_report import ended, record_of
+from test_report import ended, record_of, status
 
 from inference.errors import InferenceError
-from inference.events import Done, Ram, Vram
+from inference.events import Done, Ram, Request, Vram
 from inference.export import from_json, to_csv, to_json
 from inference.markdown import escape, fenced, markdown
 from inference.progress import Progress
 from inference.reasons import why
 from inference.recipe import command, load_call, script
+from inference.report import build_record
 from inference.summary import summary_lines
 from inference.table import table_rows, text_table
 from inference.timing import Timings
@@ -89,10 +91,29 @@ def test_the_code_is_python_with_what_the_model_was_loaded_with():
     record["request"]["prompt"] = 'say "hi"\n$x'
     for lane in record["lanes"].values():
         ast.parse(script(record, lane))
-        ast.parse(load_call(record, lane))
-    assert 'bnb_4bit_quant_type="nf4"' in load_call(record, record["lanes"]["cuda:nf4"])
-    assert "torch.float32" in load_call(record, record["lanes"]["cpu:fp32"])
-    assert command(record).startswith("python -m inference compare --prompt 'say \"hi\"\n$x' --lanes cuda:nf4,cpu:fp32")
+        ast.parse(load_call(lane))
+    assert 'bnb_4bit_quant_type="nf4"' in load_call(record["lanes"]["cuda:nf4"])
+    assert "torch.float32" in load_call(record["lanes"]["cpu:fp32"])
+    assert command(record).startswith("python -m inference compare '--prompt=say \"hi\"\n$x' --lanes cuda:nf4,cpu:fp32")
+
+
+def test_the_code_follows_what_each_lane_loaded():
+    record = record_of(cpu_nf4=ended(5), cpu_fp32=ended(10))
+    record["lanes"]["cpu:fp32"]["model_id"] = "./merged"
+    record["request"] |= {"prompt": "-h", "system": "be brief", "format": "raw"}
+    words = command(record)
+    assert words.startswith("CPU_MODEL_ID=./merged python -m inference compare --prompt=-h ")
+    assert load_call(record["lanes"]["cpu:fp32"]).startswith('AutoModelForCausalLM.from_pretrained("./merged"')
+    assert repr("be brief\n-h") in script(record, record["lanes"]["cpu:fp32"])
+    record["lanes"]["cpu:nf4"]["model_id"] = "shape:gemma-3-4b"
+    assert '"folder/of/shape-gemma-3-4b"' in load_call(record["lanes"]["cpu:nf4"])
+
+
+def test_a_lane_that_was_never_loaded_is_said_to_be_so():
+    refused = replace(status("cuda:nf4"), state="refused", reason="It needs 9 GiB.", facts=None, load=None)
+    failed = Progress(0.0, "failed", "", 0, error="It needs 9 GiB.")
+    record = build_record([refused, status("cpu:fp32")], Request("hi"), "together", {"cuda:nf4": [failed], "cpu:fp32": [ended(10)]})
+    assert cells(record, "VRAM")[0] == "n/a (the lane was not loaded)"
 
 
 def test_json_read_back_is_the_same_record():

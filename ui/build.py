@@ -77,7 +77,7 @@ class Fork:
         verdict.change(self.viewer.ready, inputs=[verdict], outputs=outputs, **QUICK)
         self.button.click(
             self.viewer.show, outputs=outputs, concurrency_id="fork", concurrency_limit=MOST_AT_ONCE, show_progress="hidden", api_visibility="private"
-        ).then(results.show, outputs=results.outputs, **QUICK)
+        ).then(results.show_table, outputs=[results.table], **QUICK)
 
 
 def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from inference.held import held
+from inference.lane_record import DEVICES, ENDED, held, shown_run
 from inference.units import UNKNOWN, rate, seconds, size
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Chart:
 
 def label(name: str, lane: dict[str, Any]) -> str:
     """A lane's name in a chart, short enough for an axis: "NF4 · CPU"."""
-    device = {"cuda": "GPU", "cpu": "CPU"}.get(lane["device"] or name.split(":")[0], "?")
+    device = DEVICES.get(lane["device"] or name.split(":")[0], "?")
     return f"{lane['precision'] or name.split(':')[-1].upper()} · {device}"
 
 
@@ -47,13 +47,14 @@ def colours(record: dict[str, Any]) -> dict[str, str]:
 
 
 def _shown(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The lanes that gave a token, by label."""
-    return {label(name, lane): lane for name, lane in record["lanes"].items() if lane["runs"] and lane["runs"][-1]["token_times_s"]}
+    """The run to show of each lane that gave a token, by label."""
+    runs = {label(name, lane): shown_run(lane) for name, lane in record["lanes"].items()}
+    return {name: run for name, run in runs.items() if run and run["token_times_s"]}
 
 
 def logarithmic(record: dict[str, Any]) -> bool:
-    """Whether the lanes' totals differ by more than 10 times."""
-    totals = [lane["runs"][-1]["total_s"] for lane in _shown(record).values() if lane["runs"][-1]["total_s"]]
+    """Whether the spans from start to last token differ by more than 10 times."""
+    totals = [run["total_s"] or run["token_times_s"][-1] for run in _shown(record).values()]
     return len(totals) > 1 and max(totals) / min(totals) > LOG_FROM
 
 
@@ -62,11 +63,7 @@ def tokens_over_time(record: dict[str, Any]) -> Chart:
     import pandas
 
     log = logarithmic(record)
-    rows = [
-        (math.log10(max(t_s, 1e-4)) if log else t_s, n, name)
-        for name, lane in _shown(record).items()
-        for n, t_s in enumerate(lane["runs"][-1]["token_times_s"], 1)
-    ]
+    rows = [(math.log10(max(t_s, 1e-4)) if log else t_s, n, name) for name, run in _shown(record).items() for n, t_s in enumerate(run["token_times_s"], 1)]
     title = "log10 of seconds" if log else "Seconds since the start"
     return Chart(pandas.DataFrame(rows, columns=["time", "tokens", "lane"]), title, "Tokens", "Tokens over time", colours(record))
 
@@ -80,7 +77,7 @@ def bars(record: dict[str, Any]) -> list[Chart]:
         _bar(record, "First token", "Seconds", {name: lane["median"]["ttft_s"] for name, lane in lanes.items()}),
         _bar(record, "Speed", "Tokens a second", {name: lane["median"]["decode_tps"] for name, lane in lanes.items()}),
         _bar(record, "Load", "Seconds", {name: (lane["load"] or {}).get("total_s") for name, lane in lanes.items()}),
-        _sized(record, "Memory held at most", memory),
+        _sized(record, "Memory held at most (VRAM, or RAM)", memory),
         _sized(record, "Weights", weights),
     ]
 
@@ -101,12 +98,13 @@ def in_words(record: dict[str, Any]) -> str:
     """All numbers of the charts, a Markdown list with an item a lane."""
     lines = []
     for name, lane in record["lanes"].items():
-        run = lane["runs"][-1] if lane["runs"] else None
+        run = shown_run(lane)
         times = run["token_times_s"] if run else []
+        end = "stopped after" if run and run["finish_reason"] not in ENDED else "all after"
         halfway = f", half of its {len(times)} tokens after {seconds(times[(len(times) - 1) // 2])}" if len(times) > 1 else ""
         kind, value = held(lane)
         lines.append(
-            f"- **{label(name, lane)}**: first token {seconds(lane['median']['ttft_s'])}{halfway}, all after {seconds(times[-1] if times else None)}; "
+            f"- **{label(name, lane)}**: first token {seconds(lane['median']['ttft_s'])}{halfway}, {end} {seconds(times[-1] if times else None)}; "
             f"{rate(lane['median']['decode_tps'])}; load {seconds((lane['load'] or {}).get('total_s'))}; "
             f"{kind} {size(value) if value is not None else UNKNOWN}; weights {size(lane['weights_bytes'])}"
         )

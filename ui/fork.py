@@ -156,7 +156,12 @@ def visible(piece: str) -> str:
 def _fork(quality: AnswerQuality, names: tuple[str, str]) -> str:
     fork = quality.fork
     if fork is None:
-        return '<p class="fork-basis">The two answers are the same, token for token.</p>' if quality.greedy else ""
+        same = (
+            "The two answers are the same as far as both were written; one was stopped."
+            if quality.stopped
+            else "The two answers are the same, token for token."
+        )
+        return f'<p class="fork-basis">{same}</p>' if quality.greedy else ""
     if fork.margin is None:
         told = f"The answers are the same up to token {fork.index}, where the {names[0]} answer ends and the other goes on."
     else:

@@ -18,8 +18,9 @@ from inference.engine import Engine, LaneStatus
 from inference.errors import InferenceError
 from inference.events import Failed
 from inference.progress import Progress
-from inference.report import build_record, verdict_text
+from inference.report import build_record
 from inference.runs import Run
+from inference.verdict import verdict_text
 from ui import render
 from ui.api import build_request
 from ui.badge import escape

@@ -9,12 +9,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from inference.held import held
+from inference.lane_record import held, lane_title, shown_run
 from inference.markdown import escape
-from inference.report import lane_title
 from inference.series_table import short
-from inference.summary import times
-from inference.units import UNKNOWN, rate, seconds, size
+from inference.units import UNKNOWN, rate, seconds, size, times
 
 MOST_KEPT = 50
 MOST_TABS = 500
@@ -108,7 +106,7 @@ FIGURES: tuple[tuple[str, Callable[[Record], Any], Callable[[float | None], str]
     ("First token", lambda lane: lane["median"]["ttft_s"], seconds, ("later", "sooner")),
     ("Speed", lambda lane: lane["median"]["decode_tps"], rate, ("faster", "slower")),
     ("Total", lambda lane: lane["median"]["total_s"], seconds, ("longer", "shorter")),
-    ("Tokens", lambda lane: lane["runs"][-1]["new_tokens"] if lane["runs"] else None, _tokens, ("more", "fewer")),
+    ("Tokens", lambda lane: (shown_run(lane) or {}).get("new_tokens"), _tokens, ("more", "fewer")),
     ("Load", lambda lane: (lane["load"] or {}).get("total_s"), seconds, ("longer", "shorter")),
     ("Memory held at most", lambda lane: held(lane)[1], size, ("higher", "lower")),
 )

@@ -51,6 +51,11 @@ class Results:
             markdown_code(record),
         ]
 
+    def show_table(self, request: gr.Request) -> Any:
+        """The table alone, after a scoring has put its figures into the record."""
+        record = self.page.latest(request.session_hash or "")
+        return markdown_table(record) if record else gr.skip()
+
     def _bar(self, chart: charts.Chart) -> gr.BarPlot:
         return gr.BarPlot(
             value=chart.frame, x_title=" ", y_title=chart.y_title, color_title=" ", title=chart.title, color_map=chart.colours,
@@ -59,4 +64,4 @@ class Results:
 
     def hide(self) -> gr.Column:
         """A new comparison has begun: what is shown would be of the last one."""
-        return gr.Column(visible=False)
+        return gr.Column(visible="hidden")  # taken out of the page, its plots would still be drawing into nothing
