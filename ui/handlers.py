@@ -117,13 +117,10 @@ class LaneColumn:
             return
         session, run = claimed
         progress = Progress(self.page.clock())
-        shown: list[Any] = [None] * 4
         try:
             with closing(self._follow(run, progress)) as steps:
                 for progress in steps:
-                    frame = self._frame(session, progress)
-                    yield [gr.skip() if part == before else part for part, before in zip(frame, shown, strict=True)]
-                    shown = frame
+                    yield self._frame(session, progress)  # whole: a gr.skip() costs more than a text that has not changed
         finally:
             session.outcomes[self.key] = progress
 
