@@ -20,7 +20,7 @@ from inference.answers import record_of_prompts
 from inference.engine import Engine
 from inference.errors import InferenceError
 from inference.events import Request
-from inference.prompts import read_prompts
+from inference.prompts import LeftOut, read_prompts
 from inference.quality_table import quality_table
 from inference.settings import Settings
 from inference.teacher import choose, pieces, quality_record, text_spans
@@ -45,9 +45,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Measure and print; raises InferenceError with one sentence for anything that can't be measured."""
     settings = replace(settings, compile=False, cpu_model_id=options.reference_model or settings.cpu_model_id)
-    text, prompts, skipped = (_read(options.text), [], []) if options.text else ("", *read_prompts(Path(options.prompts)))
-    for row in skipped:
-        _say(row.words())
+    text, prompts, skipped = (_read(options.text), [], LeftOut()) if options.text else ("", *read_prompts(Path(options.prompts)))
+    for words in skipped.words():
+        _say(words)
     engine = Engine(settings)
     engine.start()
     began = time.perf_counter()

@@ -16,7 +16,7 @@ from inference import series_table
 from inference.engine import Engine
 from inference.events import Request
 from inference.process import ROOT
-from inference.prompts import Prompt, Skipped
+from inference.prompts import LeftOut, Prompt, Skipped
 from inference.series import Series
 from inference.settings import Settings
 
@@ -36,14 +36,16 @@ def prompts(count: int) -> list[Prompt]:
 
 
 def test_every_prompt_gives_a_record_and_the_medians_count_them_all(engine):
-    series = Series(prompts(20), [Skipped(21, "not JSON")])
+    series = Series(prompts(20), LeftOut([Skipped(21, "not JSON")], more=3))
     records = list(series.run(engine, Request("", max_new_tokens=5), mode="together"))
     assert [record["row"]["line"] for record in records] == list(range(1, 21)) and series.done == 20
     whole = series.as_dict()
-    assert whole["lanes"]["cpu:fp32"]["n"] == 20 and whole["stopped"] is False and whole["skipped"] == [{"line": 21, "reason": "not JSON"}]
+    assert whole["lanes"]["cpu:fp32"]["n"] == 20 and whole["stopped"] is False
+    assert whole["skipped"] == [{"line": 21, "reason": "not JSON"}] and whole["skipped_more"] == 3
     assert whole["lanes"]["cpu:nf4"]["expected"] == 10
     assert json.loads(json.dumps(whole)) == whole
-    assert "20 of 20 prompts done; 1 line left out." in series_table.text(series)
+    assert "20 of 20 prompts done; 4 lines left out." in series_table.text(series)
+    assert series_table.skipped_lines(series) == ["Line 21 was left out: not JSON.", "And 3 more lines were left out."]
     assert len([line for line in series_table.markdown(series).splitlines() if line.startswith("| ")]) == 20 + 2 + 2 + 2
 
 

@@ -111,9 +111,7 @@ class PromptsTab:
     def _accept(self, path: str | None, max_new_tokens: Any, tab: str) -> tuple[Series, Request]:
         if not path:
             raise InferenceError("Choose a prompts file first.")
-        prompts, skipped = read_prompts(Path(path))
-        if len(prompts) > MOST_PROMPTS:
-            raise InferenceError(f"The file has {len(prompts)} prompts; the page takes up to {MOST_PROMPTS}. Split it, or use the command line.")
+        prompts, skipped = read_prompts(Path(path), MOST_PROMPTS)
         request = Request(prompts[0].text, max_new_tokens=whole(max_new_tokens, "Max new tokens"))
         request.check()
         before = self.series.get(tab)
