@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import InferenceError
+from inference.events import MOST_CHARACTERS
 
 KINDS = (".txt", ".csv", ".jsonl")
 MOST_BYTES = 10 * 2**20
@@ -181,6 +182,8 @@ def _row(line: int, prompt: Any, expected: Any) -> Prompt | Skipped:
         return Skipped(line, "no `prompt`" if prompt is None else "`prompt` is not text")
     if not prompt.strip():
         return Skipped(line, "the prompt is empty")
+    if len(prompt) > MOST_CHARACTERS:
+        return Skipped(line, f"the prompt is longer than {MOST_CHARACTERS:,} characters")
     if isinstance(expected, (int, float)) and not isinstance(expected, bool):
         expected = str(expected)
     if expected is not None and not isinstance(expected, str):

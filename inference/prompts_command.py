@@ -29,7 +29,8 @@ STOPPED = 130
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Answer the file; returns 0, 1 where a prompt failed on a lane or a file could not be written, 130 where it was stopped. Raises InferenceError for a bad file."""
     prompts, skipped = read_prompts(Path(options.prompts))
-    request = Request(prompts[0].text, options.system, options.format, options.max_new_tokens, options.temperature, options.seed)
+    longest = max((prompt.text for prompt in prompts), key=len)
+    request = Request(longest, options.system, options.format, options.max_new_tokens, options.temperature, options.seed)
     request.check()
     output.check_targets(options)
     series = Series(prompts, skipped)

@@ -92,6 +92,11 @@ def test_a_file_with_more_prompts_than_are_taken_is_refused_at_the_first_too_man
         read_prompts(path, most=2)
 
 
+def test_a_prompt_that_no_lane_takes_is_left_out_and_does_not_end_the_series_later(tmp_path):
+    prompts, skipped = read(tmp_path, "a.txt", "one\n" + "x" * 200_001 + "\nthree\n")
+    assert [row.line for row in prompts] == [1, 3] and "longer than 200,000 characters" in skipped.rows[0].reason
+
+
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [

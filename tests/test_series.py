@@ -12,7 +12,8 @@ import time
 import pytest
 from page_fixtures import start_fake_lane
 
-from inference import series_table
+from inference import __main__ as command_line
+from inference import prompts_command, series_table
 from inference.engine import Engine
 from inference.events import Request
 from inference.process import ROOT
@@ -78,3 +79,10 @@ def test_ctrl_c_keeps_what_is_done_on_the_command_line(tmp_path):
     whole = json.loads(out.read_text("utf-8"))
     assert whole["stopped"] and 10 <= whole["done"] < 500 and "then stopped; what was done is kept" in text
     assert len((tmp_path / "out.csv").read_text("utf-8").splitlines()) == 1 + 2 * len(whole["records"])
+
+
+def test_a_system_prompt_too_long_for_one_of_the_prompts_is_told_before_the_first_is_asked(tmp_path, monkeypatch, capsys):
+    (tmp_path / "p.txt").write_text("short\n" + "x" * 150_000)
+    monkeypatch.setattr(prompts_command, "Engine", lambda settings: pytest.fail("a lane was started"))
+    assert command_line.main(["compare", "--prompts", str(tmp_path / "p.txt"), "--system", "y" * 60_000]) == 1
+    assert "210,000 characters" in capsys.readouterr().err

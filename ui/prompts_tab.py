@@ -112,7 +112,7 @@ class PromptsTab:
         if not path:
             raise InferenceError("Choose a prompts file first.")
         prompts, skipped = read_prompts(Path(path), MOST_PROMPTS)
-        request = Request(prompts[0].text, max_new_tokens=whole(max_new_tokens, "Max new tokens"))
+        request = Request(max((prompt.text for prompt in prompts), key=len), max_new_tokens=whole(max_new_tokens, "Max new tokens"))
         request.check()
         before = self.series.get(tab)
         if before and not before.stop.is_set():
