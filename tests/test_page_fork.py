@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import gradio as gr
 import pytest
+
+from inference.errors import InferenceError
+from inference.progress import Progress
+from tests.fakes import Stage
+from ui import fork
+from ui.fork import ForkViewer
+from ui.handlers import Page
 
 BUTTON = "What did 4 bits cost here?"
 
@@ -99,6 +109,25 @@ def test_a_zero_divergence_of_a_4_bit_lane_is_a_fault(tab, fake_app):
 def test_a_new_comparison_empties_the_viewer(tab, viewer):
     tab.send()
     tab.wait(lambda: not viewer.count() or not viewer.is_visible(), "the viewer gone")
+
+
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_a_view_never_stands_under_a_comparison_that_began_while_it_was_made(monkeypatch, begins_anew):
+    stage = Stage(("cpu:nf4", "cpu:fp32"))
+    page = Page(stage.engine, lambda: None)
+    visitor = SimpleNamespace(session_hash="tab")
+    session = page.sessions.begin("tab", stage.ask)
+    session.outcomes |= {key: Progress(0.0) for key in session.comparison.runs}
+
+    def score(*_, **__):
+        if begins_anew:
+            page.sessions.begin("tab", stage.ask)
+        raise InferenceError("It could not be scored.")
+
+    monkeypatch.setattr(fork, "one_answer", score)
+    first, last = ForkViewer(page).show(visitor)
+    assert "scoring" in str(first[1].value)
+    assert last == [gr.skip(), gr.skip()] if begins_anew else "could not be scored" in last[1].value
 
 
 def test_a_phone_needs_no_sideways_scroll(tab, viewer):
