@@ -66,10 +66,18 @@ def test_the_first_fork_is_marked_with_both_continuations_and_both_lists(viewer)
     assert "part at token 6" in words and "0.7 nat before its second" in words and "near tie" not in words
 
 
-def test_its_figures_go_into_the_table_and_the_export(viewer, tab):
+def test_its_figures_go_into_the_table(viewer, tab):
     cell = tab.page.locator("#table tr", has_text="Quality").locator("td").nth(1)
     tab.wait(lambda: "divergence, mean" in (cell.text_content() or ""), "the figures in the table")
     assert "on 12 positions of the answer (too few for a verdict)" in cell.text_content()
+
+
+def test_its_figures_go_into_the_export_that_the_history_shows(open_tab, fake_app):
+    tab = open_tab()
+    compare_and_look(tab, fake_app)
+    tab.page.get_by_role("tab", name="History").click()
+    export = tab.page.locator("#export textarea")
+    tab.wait(lambda: "on 12 positions of the answer" in export.input_value(), "the figures in the export")
 
 
 def test_few_positions_get_no_verdict_and_the_words_are_neutral(viewer):

@@ -22,9 +22,9 @@ from inference.export import to_csv, to_json
 from inference.progress import Progress
 from inference.prompts import KINDS, read_prompts
 from inference.series import Series
-from ui import download
 from ui.api import whole
 from ui.badge import escape
+from ui.download import FORMAT_CHOICES, Download, ready
 from ui.handlers import FAULT, Page
 
 log = logging.getLogger(__name__)
@@ -60,18 +60,18 @@ class PromptsTab:
             visible=False, datatype="str", interactive=False, wrap=True, max_height=460, elem_id="series-rows", label="Prompts", buttons=[]
         )
         with gr.Row():
-            self.format = gr.Radio(download.FORMAT_CHOICES, value="csv", label="Export as", min_width=260)
-            self.save = gr.Button("Download", elem_id="series-download", min_width=160)
-        self.text = gr.Textbox(visible="hidden", show_label=False)
+            self.format = gr.Radio(FORMAT_CHOICES, value="csv", label="Export as", min_width=260)
+            self.download = Download("prompts", elem_id="series-download", min_width=160)
 
     def wire(self, quick: dict[str, Any], at_once: int) -> None:
         """Connect the tab's listeners."""
         self.start.click(
-            self.run, inputs=[self.file, self.tokens, self.mode], outputs=[self.progress, self.medians, self.rows, self.start, self.stop],
+            self.run, inputs=[self.file, self.tokens, self.mode],
+            outputs=[self.progress, self.medians, self.rows, self.start, self.stop, self.download.button],
             concurrency_id="series", concurrency_limit=at_once, show_progress="hidden", api_visibility="private",
         )  # fmt: skip
         self.stop.click(self.end, **quick)
-        download.on_click(self.save, self.text, self.format, "prompts", self.export)
+        self.download.wire(self.export, [self.format])
 
     def end(self, request: gr.Request) -> None:
         """Stop the tab's series at its next token; what is done is kept. Never waits."""
@@ -83,28 +83,30 @@ class PromptsTab:
         self.end(request)
         self.series.pop(request.session_hash or "", None)
 
-    def export(self, format: str, request: gr.Request) -> str:
-        """The tab's series in a format."""
+    def export(self, format: str, request: gr.Request) -> list[str]:
+        """What Download saves: the tab's series in a format, and the file's name."""
         series = self.series.get(request.session_hash or "")
-        if series is None or not series.records:
-            return ""
-        return {"markdown": series_table.markdown(series), "csv": to_csv(series.records), "json": to_json([series.as_dict()])}[format]
+        return self.download.named(in_format(series, format) if series and series.records else "", format)
 
     def run(self, path: str | None, max_new_tokens: Any, mode: str, request: gr.Request) -> Generator[list[Any]]:
-        """Answer the file's prompts: progress, medians, rows, Run and Stop, twice a second and at the end."""
+        """Answer the file's prompts: progress, medians, rows, Run, Stop and Download, twice a second and at the end."""
+        tab = request.session_hash or ""
         try:
-            series, asked = self._accept(path, max_new_tokens, request.session_hash or "")
+            series, asked = self._accept(path, max_new_tokens, tab)
         except InferenceError as error:
-            yield [f'<p role="alert" class="sentence">{escape(str(error))}</p>', *[gr.skip()] * 4]
+            yield [f'<p role="alert" class="sentence">{escape(str(error))}</p>', *[gr.skip()] * 5]
             return
         watch = Watched(self.page, series, asked, mode)
         try:
-            yield [watch.line(), "", gr.Dataframe(visible=False), gr.Button(interactive=False), gr.Button(interactive=True)]
+            yield [watch.line(), "", gr.Dataframe(visible=False), gr.Button(interactive=False), gr.Button(interactive=True), ready(False)]
             shown = 0
             while watch.running():
-                rows, shown = self._rows(series) if len(series.records) > shown else gr.skip(), len(series.records)
-                yield [watch.line(), gr.skip(), rows, gr.skip(), gr.skip()]
-            yield [watch.line(), _medians(series), self._rows(series), gr.Button(interactive=True), gr.Button(interactive=False)]
+                new = len(series.records) > shown
+                shown = len(series.records)
+                last = [rows(series), gr.skip(), gr.skip(), ready(True)] if new else [gr.skip()] * 4
+                yield [watch.line(), gr.skip(), *last]
+            last = [gr.Button(interactive=True), gr.Button(interactive=False), ready(series.records)]
+            yield [watch.line(), _medians(series), rows(series), *last]
         finally:
             series.stop.set()
 
@@ -118,19 +120,31 @@ class PromptsTab:
         if before and not before.stop.is_set():
             raise InferenceError("A file is still running here. Wait for it, or stop it first.")
         self.page.start()
-        self.series[tab] = Series(prompts, skipped)
-        return self.series[tab], request
+        series = Series(prompts, skipped)
+        self.series[tab] = series
+        return series, request
 
-    def _rows(self, series: Series) -> Any:
-        if not series.records:
-            return gr.skip()
-        heads = series_table.prompt_heads(list(series.records[0]["lanes"]))
-        return gr.Dataframe(
-            value=[series_table.prompt_cells(record) for record in series.records],
-            headers=heads,
-            visible=True,
-            column_widths=[WIDTHS.get(head.split(": ")[-1], "100px") for head in heads],
-        )
+
+def in_format(series: Series, format: str) -> str:
+    """A series as Markdown, CSV or JSON."""
+    if format == "markdown":
+        return series_table.markdown(series)
+    return to_csv(series.records) if format == "csv" else to_json([series.as_dict()])
+
+
+def rows(series: Series) -> Any:
+    """The table of the prompts that are done; nothing changes while none is."""
+    records = list(series.records)  # the series may be going on
+    shown = records
+    if not shown:
+        return gr.skip()
+    heads = series_table.prompt_heads(list(shown[0]["lanes"]))
+    return gr.Dataframe(
+        value=[series_table.prompt_cells(record) for record in shown],
+        headers=heads,
+        visible=True,
+        column_widths=[WIDTHS.get(head.split(": ")[-1], "100px") for head in heads],
+    )
 
 
 def _medians(series: Series) -> str:
