@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
+from page_fixtures import start_fake_lane
 from test_report import ended, record_of
 
+from inference.engine import Engine
 from inference.events import Request
 from inference.export import from_json
+from inference.settings import Settings
 from tests.fakes import Stage
-from ui import history_tab
+from ui import history_tab, prompts_tab
 from ui.download import NOTHING
 from ui.handlers import Page
 from ui.history import Histories
 from ui.history_tab import HistoryTab
+from ui.prompts_tab import PromptsTab
 from ui.tabs import MOST_TABS, Tabs
 
 VISITOR = SimpleNamespace(session_hash="tab")
@@ -101,3 +106,46 @@ def test_where_there_is_nothing_download_is_off_and_says_so(history):
     assert not button.interactive and not preview.visible and not history.download.button.interactive
     with pytest.raises(gr.Error, match=NOTHING):
         history.export([], "csv", VISITOR)
+
+
+# ---- a prompts file
+
+
+@pytest.fixture
+def prompts(monkeypatch):
+    monkeypatch.setattr(prompts_tab, "LOOK_S", 0.01)
+    monkeypatch.setattr(prompts_tab, "MOST_ROWS", 5)
+    engine = Engine(Settings(lanes=("auto:nf4", "cpu:fp32")), lambda lane, settings: start_fake_lane(lane, settings, FAKE_LANE=json.dumps(QUICK)))
+    engine.start()
+    with gr.Blocks():
+        tab = PromptsTab(Page(engine, lambda: None))
+    yield tab
+    engine.close()
+
+
+def test_a_running_file_sends_its_last_rows_and_its_lanes_names_and_all_rows_at_the_end(prompts, tmp_path):
+    path = tmp_path / "p.txt"
+    path.write_text("\n".join(f"prompt {number}" for number in range(20)))
+    first, *steps, last = prompts.run(str(path), 3, "together", VISITOR)
+    sent = [step[2] for step in steps if step[2] != gr.skip()]
+    assert sent and max(len(rows.value["data"]) for rows in sent) == 5 and sent[-1].label.startswith("The last 5 prompts")
+    assert len(last[2].value["data"]) == 20 and last[2].label == "Prompts"
+    lines = " ".join(step[0] for step in steps)
+    assert "cpu:nf4 decode" in lines and "auto:nf4" not in lines
+    assert not first[5].interactive and last[5].interactive
+    text, name = prompts.export("csv", VISITOR)
+    assert name == "prompts.csv" and len(text.splitlines()) == 1 + 2 * 20
+
+
+def test_too_many_prompts_are_a_sentence_on_the_page(prompts, monkeypatch, tmp_path):
+    monkeypatch.setattr(prompts_tab, "MOST_PROMPTS", 2)
+    path = tmp_path / "p.txt"
+    path.write_text("one\ntwo\nthree\n")
+    ((sentence, *others),) = prompts.run(str(path), 3, "auto", VISITOR)
+    assert "p.txt has more than 2 prompts" in sentence and others == [gr.skip()] * 5
+
+
+def test_series_are_kept_for_as_many_tabs_as_histories(prompts):
+    for number in range(MOST_TABS + 1):
+        prompts.series.put(f"tab{number}", number)
+    assert prompts.series.get("tab0") is None and prompts.series.get("tab1") == 1

@@ -26,10 +26,12 @@ from ui.api import whole
 from ui.badge import escape
 from ui.download import FORMAT_CHOICES, Download, ready
 from ui.handlers import FAULT, Page
+from ui.tabs import Tabs
 
 log = logging.getLogger(__name__)
 LOOK_S = 0.5
 MOST_PROMPTS = 1000
+MOST_ROWS = 50  # sent anew after each prompt while a file runs
 ABOUT = (
     "Upload a **txt** file (a prompt a line), or **csv** or **jsonl** with `prompt` and, if you like, `expected`. Each prompt is answered by every lane, "
     "greedily, in the chat format, after one warm-up that is not counted. A line that can't be used is named and left out. "
@@ -44,7 +46,7 @@ class PromptsTab:
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self.series: dict[str, Series] = {}
+        self.series: Tabs[Series] = Tabs()
         gr.Markdown(ABOUT)
         with gr.Row():
             self.file = gr.File(label="Prompts file", file_types=list(KINDS), height=140, scale=2, min_width=280, elem_id="prompts-file")
@@ -81,7 +83,7 @@ class PromptsTab:
     def leave(self, request: gr.Request) -> None:
         """The tab was closed."""
         self.end(request)
-        self.series.pop(request.session_hash or "", None)
+        self.series.drop(request.session_hash or "")
 
     def export(self, format: str, request: gr.Request) -> list[str]:
         """What Download saves: the tab's series in a format, and the file's name."""
@@ -101,9 +103,10 @@ class PromptsTab:
             yield [watch.line(), "", gr.Dataframe(visible=False), gr.Button(interactive=False), gr.Button(interactive=True), ready(False)]
             shown = 0
             while watch.running():
+                self.series.get(tab)  # looked at, so it is not the one unused longest
                 new = len(series.records) > shown
                 shown = len(series.records)
-                last = [rows(series), gr.skip(), gr.skip(), ready(True)] if new else [gr.skip()] * 4
+                last = [rows(series, MOST_ROWS), gr.skip(), gr.skip(), ready(True)] if new else [gr.skip()] * 4
                 yield [watch.line(), gr.skip(), *last]
             last = [gr.Button(interactive=True), gr.Button(interactive=False), ready(series.records)]
             yield [watch.line(), _medians(series), rows(series), *last]
@@ -121,7 +124,7 @@ class PromptsTab:
             raise InferenceError("A file is still running here. Wait for it, or stop it first.")
         self.page.start()
         series = Series(prompts, skipped)
-        self.series[tab] = series
+        self.series.put(tab, series)
         return series, request
 
 
@@ -132,10 +135,10 @@ def in_format(series: Series, format: str) -> str:
     return to_csv(series.records) if format == "csv" else to_json([series.as_dict()])
 
 
-def rows(series: Series) -> Any:
-    """The table of the prompts that are done; nothing changes while none is."""
+def rows(series: Series, most: int = MOST_PROMPTS) -> Any:
+    """The table of the last `most` prompts that are done; nothing changes while none is."""
     records = list(series.records)  # the series may be going on
-    shown = records
+    shown = records[-most:]
     if not shown:
         return gr.skip()
     heads = series_table.prompt_heads(list(shown[0]["lanes"]))
@@ -143,6 +146,7 @@ def rows(series: Series) -> Any:
         value=[series_table.prompt_cells(record) for record in shown],
         headers=heads,
         visible=True,
+        label="Prompts" if len(shown) == len(records) else f"The last {len(shown)} prompts; all of them at the end",
         column_widths=[WIDTHS.get(head.split(": ")[-1], "100px") for head in heads],
     )
 
@@ -186,7 +190,8 @@ class Watched:
         total, done = len(self._series.prompts), len(self._series.records)
         if self._thread.is_alive():
             stopping = "Stopping; " if self._series.stop.is_set() else ""
-            lanes = ", ".join(f"{lane} {phase}" for lane, phase in list(self._lanes.items())) or "warming up"
+            names = {key: status.name for key, status in self._page.statuses().items()}
+            lanes = ", ".join(f"{names.get(lane, lane)} {phase}" for lane, phase in list(self._lanes.items())) or "warming up"
             words, detail = f"{stopping}{done} of {total} prompts done", f"{lanes} · {time.monotonic() - self._began:.0f} s"
         else:
             words, detail = series_table.how_far(self._series), f"{time.monotonic() - self._began:.0f} s"
