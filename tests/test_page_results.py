@@ -14,6 +14,7 @@ from test_report import ended, record_of
 from inference.export import from_json
 from inference.process import ROOT
 from ui import charts
+from ui.download import NOTHING
 from ui.history import MOST_KEPT, Histories, side_by_side
 
 
@@ -87,6 +88,16 @@ def test_download_saves_in_the_format_chosen_at_that_moment_and_is_off_while_the
         tab.page.get_by_role("radio", name=label).last.check()
         name, text = save(tab, "#download")
         assert name == f"comparison.{ending}" and text.startswith(begin)
+
+
+def test_what_is_not_kept_any_more_is_told_when_it_is_downloaded(open_tab, monkeypatch):
+    tab = open_tab()
+    compare(tab)
+    open_page(tab, "History")
+    tab.wait(tab.page.locator("#download").is_enabled, "Download enabled")
+    monkeypatch.setattr(Histories, "choose", lambda *_: [])
+    tab.page.locator("#download").click()
+    tab.page.get_by_text(NOTHING).first.wait_for()
 
 
 # ---- a prompts file

@@ -32,7 +32,8 @@ class Download:
     def wire(self, make: Callable[..., Any], inputs: Sequence[Any]) -> None:
         """Let a click save what `make` (a listener that ends with `named`) gives; where it fails, nothing is saved."""
         outputs = [self._text, self._file]
-        made = self.button.click(make, inputs=list(inputs), outputs=outputs, queue=False, show_progress="hidden", api_visibility="private")
+        # queued, for the page shows an error of queued listeners only
+        made = self.button.click(make, inputs=list(inputs), outputs=outputs, show_progress="hidden", api_visibility="private")
         made.success(None, inputs=outputs, js=_SAVE, api_visibility="private")
 
     def named(self, text: str, format: str) -> list[str]:
