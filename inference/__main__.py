@@ -116,13 +116,9 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     finally:
         engine.close()
         status.clear()
-    output.write(options, [record], record)
-    if options.json != "-":
-        print(text_table(record) + "\n\n" + verdict_text(record).replace("**", ""))
-        if record["quality"]:
-            print("\n" + quality_table(record["quality"]))
-    failed = [lane for lane in record["lanes"].values() if not lane["n"]]
-    return 1 if failed else 0
+    tables = [text_table(record), verdict_text(record).replace("**", ""), *([quality_table(record["quality"])] if record["quality"] else [])]
+    written = output.give(options, [record], record, "\n\n".join(tables))
+    return 0 if written and all(lane["n"] for lane in record["lanes"].values()) else 1
 
 
 def _bench(options: argparse.Namespace, settings: Settings) -> int:

@@ -17,6 +17,7 @@ from inference.timing import Timings
 FORMATS = ("chat", "raw")
 MODES = ("auto", "together", "in-turn")
 MAX_NEW_TOKENS_LIMIT = 4096
+MOST_CHARACTERS = 200_000  # the page keeps and draws what it accepts
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Request:
         """Raise InferenceError with one sentence when the request can't be answered by any lane."""
         if not self.prompt.strip():
             raise InferenceError("The prompt is empty. Type a question, or pick one of the examples.")
+        if (characters := len(self.prompt) + len(self.system)) > MOST_CHARACTERS:
+            raise InferenceError(f"The prompt has {characters:,} characters, system prompt included; {MOST_CHARACTERS:,} are the most. Shorten it.")
         if self.format not in FORMATS:
             raise InferenceError(f"Unknown prompt format {self.format!r}. Use one of: {', '.join(FORMATS)}.")
         if not 1 <= self.max_new_tokens <= MAX_NEW_TOKENS_LIMIT:

@@ -1,6 +1,7 @@
 """Records -> JSON, CSV (a row a run) and Markdown, and JSON back to records.
 
-An unknown figure is null in JSON and an empty cell in CSV. JSON holds one record, or a list of them. Knows no page.
+An unknown figure is null in JSON and an empty cell in CSV. JSON holds one record, or a list of them. A text that a
+spreadsheet would take for a formula begins with ' in CSV, and only there. Knows no page.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from inference.errors import InferenceError
 from inference.markdown import markdown_all
 from inference.report import SCHEMA
 
-FORMATS = ("markdown", "json", "csv")
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 ENDINGS = {"markdown": "md", "json": "json", "csv": "csv"}
 RUN = (
     "finish_reason", "error", "prompt_tokens", "new_tokens", "queue_s", "turn_wait_s", "load_wait_s", "ttft_s", "prefill_tps",
@@ -48,14 +49,24 @@ def from_json(text: str) -> list[dict[str, Any]]:
 
 def to_csv(records: Sequence[dict[str, Any]]) -> str:
     """A header, then a row a run."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-    writer.writeheader()
+    lines = [_csv_line(COLUMNS)]
     for record in records:
         for name, lane in record["lanes"].items():
             for number, run in enumerate(lane["runs"], 1):
-                writer.writerow(_csv_row(record, name, lane, number, run))
-    return out.getvalue()
+                row = _csv_row(record, name, lane, number, run)
+                lines.append(_csv_line([_no_formula(row[column]) for column in COLUMNS]))
+    return "".join(lines)
+
+
+def _csv_line(cells: Sequence[Any]) -> str:
+    """One line, ended by \\n; written with \\r\\n, for only what may end a line is sure to be put between quotes (Python 3.11)."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\r\n").writerow(cells)
+    return out.getvalue().removesuffix("\r\n") + "\n"
+
+
+def _no_formula(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_SIGNS) else cell
 
 
 def _csv_row(record: dict[str, Any], name: str, lane: dict[str, Any], number: int, run: dict[str, Any]) -> dict[str, Any]:
@@ -72,5 +83,5 @@ def _csv_row(record: dict[str, Any], name: str, lane: dict[str, Any], number: in
 
 
 def export(records: Sequence[dict[str, Any]], format: str) -> str:
-    """The records in a format of `FORMATS`."""
+    """The records in a format of `ENDINGS`."""
     return {"markdown": markdown_all, "json": to_json, "csv": to_csv}[format](records)

@@ -1,7 +1,7 @@
 """A file of prompts -> its rows with their line numbers, and the lines that can't be used, each with its reason.
 
 txt: a prompt a line. csv: a column `prompt`, optionally `expected`. jsonl: an object a line with the same keys. UTF-8.
-Empty lines are no rows. Knows no engine and no model.
+Empty lines are no rows. Of the lines left out the first few are kept, the others counted. Knows no engine and no model.
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from inference.errors import InferenceError
+from inference.events import MOST_CHARACTERS
 
 KINDS = (".txt", ".csv", ".jsonl")
 MOST_BYTES = 10 * 2**20
+MOST_TOLD = 20
+NOT_UTF8 = "not UTF-8 text"
+MORE_CELLS = "more cells than the header has; put quotes around the prompt"
+HALF_CHARACTER = "it holds half a character (a lone surrogate), which is no text"
 
 
 @dataclass(frozen=True)
@@ -41,23 +46,63 @@ class Skipped:
         return f"Line {self.line} was left out: {self.reason}."
 
 
-def read_prompts(path: Path) -> tuple[list[Prompt], list[Skipped]]:
-    """The rows of a prompts file in its order; raises InferenceError for a file that holds none or can't be read."""
+@dataclass
+class LeftOut:
+    """All rows that were left out: the first `MOST_TOLD` of them, and how many more there were."""
+
+    rows: list[Skipped] = field(default_factory=list)
+    more: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many rows were left out."""
+        return len(self.rows) + self.more
+
+    def add(self, row: Skipped) -> None:
+        """One more row was left out."""
+        if len(self.rows) < MOST_TOLD:
+            self.rows.append(row)
+        else:
+            self.more += 1
+
+    def words(self) -> list[str]:
+        """A sentence for each row that is kept, and one for all others."""
+        others = [f"And {self.more} more line{'s were' if self.more > 1 else ' was'} left out."] if self.more else []
+        return [*(row.words() for row in self.rows), *others]
+
+
+def read_prompts(path: Path, most: int | None = None) -> tuple[list[Prompt], LeftOut]:
+    """The rows of a prompts file in its order, and what was left out.
+
+    Raises InferenceError for a file that can't be read, holds no row, or holds more than `most`.
+    """
     kind = path.suffix.lower()
     if kind not in KINDS:
         raise InferenceError(f"{path.name} is not a prompts file. Use one of: {', '.join(KINDS)}.")
+    prompts: list[Prompt] = []
+    left_out = LeftOut()
+    for row in {".txt": _txt, ".csv": _csv, ".jsonl": _jsonl}[kind](_data(path)):
+        if isinstance(row, Skipped):
+            left_out.add(row)
+        elif len(prompts) == most:
+            raise InferenceError(f"{path.name} has more than {most} prompts. Split it, or use the command line: python -m inference compare --prompts FILE.")
+        else:
+            prompts.append(row)
+    if not prompts:
+        first = f" Line {left_out.rows[0].line}: {left_out.rows[0].reason}." if left_out.rows else ""
+        raise InferenceError(f"{path.name} has no prompt that can be used.{first} {_hint(kind)}")
+    return prompts, left_out
+
+
+def _data(path: Path) -> bytes:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InferenceError(f"{path.name} is larger than {MOST_BYTES // 2**20} MiB. Split it.")
-        data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise InferenceError(f"{path} can't be read ({error.strerror or error}). Check the path.") from error
-    rows = list({".txt": _txt, ".csv": _csv, ".jsonl": _jsonl}[kind](data))
-    prompts, skipped = [row for row in rows if isinstance(row, Prompt)], [row for row in rows if isinstance(row, Skipped)]
-    if not prompts:
-        first = f" Line {skipped[0].line}: {skipped[0].reason}." if skipped else ""
-        raise InferenceError(f"{path.name} has no prompt that can be used.{first} {_hint(kind)}")
-    return prompts, skipped
+    if len(data) > MOST_BYTES:
+        raise InferenceError(f"{path.name} is larger than {MOST_BYTES // 2**20} MiB. Split it.")
+    return data
 
 
 def _hint(kind: str) -> str:
@@ -66,25 +111,35 @@ def _hint(kind: str) -> str:
     )
 
 
+def _text(data: bytes, newline: str | None) -> io.TextIOWrapper:
+    """The file's text, a line at a time; bytes that are not UTF-8 become what `_is_utf8` refuses."""
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", errors="surrogateescape", newline=newline)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _lines(data: bytes) -> Iterator[tuple[int, str | None]]:
     """Lines that hold something, with their numbers; None for one that is not UTF-8."""
-    for number, line in enumerate(data.splitlines(), 1):
+    for number, line in enumerate(_text(data, None), 1):
         if line.strip():
-            try:
-                yield number, line.decode("utf-8")
-            except UnicodeDecodeError:
-                yield number, None
+            yield number, line if _is_utf8(line) else None
 
 
 def _txt(data: bytes) -> Iterator[Prompt | Skipped]:
     for number, line in _lines(data):
-        yield Skipped(number, "not UTF-8 text") if line is None else Prompt(number, line.strip())
+        yield Skipped(number, NOT_UTF8) if line is None else _row(number, line.strip(), None)
 
 
 def _jsonl(data: bytes) -> Iterator[Prompt | Skipped]:
     for number, line in _lines(data):
         if line is None:
-            yield Skipped(number, "not UTF-8 text")
+            yield Skipped(number, NOT_UTF8)
             continue
         try:
             found = json.loads(line)
@@ -95,25 +150,31 @@ def _jsonl(data: bytes) -> Iterator[Prompt | Skipped]:
 
 
 def _csv(data: bytes) -> Iterator[Prompt | Skipped]:
-    text = data.decode("utf-8", errors="replace")
-    reader = csv.reader(io.StringIO(text, newline=""))
+    reader = csv.reader(_text(data, ""), strict=True)
     end = 0
     header: list[str] = []
     try:
         for cells in reader:
             begin, end = end + 1, reader.line_num
-            if not header:
-                header = [cell.strip().lower() for cell in cells]
-                if "prompt" not in header:
-                    raise InferenceError("The csv file has no column `prompt`. " + _hint(".csv"))
-            elif any(cell.strip() for cell in cells):
-                found = dict(zip(header, cells, strict=False))
-                if any("\ufffd" in cell for cell in cells):
-                    yield Skipped(begin, "not UTF-8 text")
-                else:
-                    yield _row(begin, found.get("prompt"), found.get("expected"))
+            if not any(cell.strip() for cell in cells):
+                continue
+            if header:
+                yield _csv_row(begin, header, cells)
+                continue
+            header = [cell.strip().lower() for cell in cells]
+            if "prompt" not in header:
+                raise InferenceError("The csv file has no column `prompt`. " + _hint(".csv"))
     except csv.Error as error:
         yield Skipped(end + 1, f"not csv from here on ({error})")
+
+
+def _csv_row(line: int, header: list[str], cells: list[str]) -> Prompt | Skipped:
+    if not all(map(_is_utf8, cells)):
+        return Skipped(line, NOT_UTF8)
+    if len(cells) > len(header):
+        return Skipped(line, MORE_CELLS)
+    found = dict(zip(header, cells, strict=False))
+    return _row(line, found.get("prompt"), found.get("expected"))
 
 
 def _row(line: int, prompt: Any, expected: Any) -> Prompt | Skipped:
@@ -121,8 +182,12 @@ def _row(line: int, prompt: Any, expected: Any) -> Prompt | Skipped:
         return Skipped(line, "no `prompt`" if prompt is None else "`prompt` is not text")
     if not prompt.strip():
         return Skipped(line, "the prompt is empty")
+    if len(prompt) > MOST_CHARACTERS:
+        return Skipped(line, f"the prompt is longer than {MOST_CHARACTERS:,} characters")
     if isinstance(expected, (int, float)) and not isinstance(expected, bool):
         expected = str(expected)
     if expected is not None and not isinstance(expected, str):
         return Skipped(line, "`expected` is neither text nor a number")
+    if not _is_utf8(prompt + (expected or "")):
+        return Skipped(line, HALF_CHARACTER)
     return Prompt(line, prompt, expected or None)

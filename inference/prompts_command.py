@@ -27,9 +27,10 @@ STOPPED = 130
 
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
-    """Answer the file; returns 0, 1 where a prompt failed on a lane, 130 where it was stopped. Raises InferenceError for a bad file."""
+    """Answer the file; returns 0, 1 where a prompt failed on a lane or a file could not be written, 130 where it was stopped. Raises InferenceError for a bad file."""
     prompts, skipped = read_prompts(Path(options.prompts))
-    request = Request(prompts[0].text, options.system, options.format, options.max_new_tokens, options.temperature, options.seed)
+    longest = max((prompt.text for prompt in prompts), key=len)
+    request = Request(longest, options.system, options.format, options.max_new_tokens, options.temperature, options.seed)
     request.check()
     output.check_targets(options)
     series = Series(prompts, skipped)
@@ -45,9 +46,8 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     finally:
         engine.close()
         bar.clear()
-    output.write(options, series.records, series.as_dict(), series_table.markdown(series))
-    if options.json != "-":
-        print(series_table.text(series))
+    if not output.give(options, series.records, series.as_dict(), series_table.text(series), series_table.markdown(series)):
+        return 1
     if series.done < len(prompts):
         return STOPPED
     return 1 if any(not lane["n"] for record in series.records for lane in record["lanes"].values()) else 0

@@ -16,11 +16,12 @@ from typing import Any
 
 import psutil
 
+from inference import output
 from inference.answers import record_of_prompts
 from inference.engine import Engine
 from inference.errors import InferenceError
 from inference.events import Request
-from inference.prompts import read_prompts
+from inference.prompts import LeftOut, read_prompts
 from inference.quality_table import quality_table
 from inference.settings import Settings
 from inference.teacher import choose, pieces, quality_record, text_spans
@@ -45,9 +46,10 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Measure and print; raises InferenceError with one sentence for anything that can't be measured."""
     settings = replace(settings, compile=False, cpu_model_id=options.reference_model or settings.cpu_model_id)
-    text, prompts, skipped = (_read(options.text), [], []) if options.text else ("", *read_prompts(Path(options.prompts)))
-    for row in skipped:
-        _say(row.words())
+    text, prompts, skipped = (_read(options.text), [], LeftOut()) if options.text else ("", *read_prompts(Path(options.prompts)))
+    output.check_file(options.json)
+    for words in skipped.words():
+        _say(words)
     engine = Engine(settings)
     engine.start()
     began = time.perf_counter()
@@ -61,8 +63,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     finally:
         engine.close()
     record |= {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above(), "ram_peak": watch.peak()}
-    _write(options.json, record)
-    return 0
+    return 0 if _give(options.json, record) else 1
 
 
 def measure_text(engine: Engine, text: str) -> dict[str, Any]:
@@ -127,11 +128,7 @@ def _say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
-def _write(target: str | None, record: dict[str, Any]) -> None:
+def _give(target: str | None, record: dict[str, Any]) -> bool:
     text = json.dumps({"quality": record}, ensure_ascii=False)
-    if target == "-":
-        print(text)
-        return
-    if target:
-        Path(target).write_text(text + "\n", encoding="utf-8")
-    print(quality_table(record))
+    print(text if target == "-" else quality_table(record), flush=True)
+    return target in (None, "-") or output.put(str(target), text + "\n")

@@ -18,7 +18,7 @@ from inference.engine import Engine
 from inference.events import Request
 from inference.expected import is_right
 from inference.lane_record import ENDED
-from inference.prompts import Prompt, Skipped
+from inference.prompts import LeftOut, Prompt
 from inference.report import FIGURES
 
 SCHEMA = "gpu-vs-cpu-prompts/1"
@@ -30,7 +30,7 @@ class Series:
     """What a series has done so far; `stop` is set to end it at the next token."""
 
     prompts: Sequence[Prompt]
-    skipped: Sequence[Skipped] = ()
+    skipped: LeftOut = field(default_factory=LeftOut)
     records: list[dict[str, Any]] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -56,14 +56,15 @@ class Series:
         return sum(all(run["finish_reason"] != "stopped" for lane in record["lanes"].values() for run in lane["runs"]) for record in self.records)
 
     def as_dict(self) -> dict[str, Any]:
-        """The series for JSON: how far it came, medians by lane, the lines left out, and every record."""
+        """The series for JSON: how far it came, medians by lane, the first lines left out and how many more there were, and every record."""
         return {
             "schema": SCHEMA,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "prompts": len(self.prompts),
             "done": self.done,
             "stopped": self.stop.is_set() and self.done < len(self.prompts),
-            "skipped": [{"line": row.line, "reason": row.reason} for row in self.skipped],
+            "skipped": [{"line": row.line, "reason": row.reason} for row in self.skipped.rows],
+            "skipped_more": self.skipped.more,
             "lanes": medians(self.records),
             "records": self.records,
         }

@@ -74,14 +74,14 @@ def how_far(series: Series) -> str:
     words = f"{series.done} of {len(series.prompts)} prompts done"
     if series.stop.is_set() and series.done < len(series.prompts):
         words += ", then stopped; what was done is kept"
-    if series.skipped:
-        words += f"; {len(series.skipped)} line{'s' * (len(series.skipped) != 1)} left out"
+    if left_out := series.skipped.count:
+        words += f"; {left_out} line{'s' * (left_out != 1)} left out"
     return words + "."
 
 
 def skipped_lines(series: Series) -> list[str]:
-    """A sentence for each line that was left out."""
-    return [row.words() for row in series.skipped]
+    """A sentence for each of the first lines that were left out, and one for all others."""
+    return series.skipped.words()
 
 
 def text(series: Series) -> str:

@@ -5,7 +5,24 @@ import json
 import pytest
 
 from inference.errors import InferenceError
-from inference.events import Done, Failed, Hello, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Queued, Ram, Request, Text, Vram, decode, encode
+from inference.events import (
+    MOST_CHARACTERS,
+    Done,
+    Failed,
+    Hello,
+    LaneFacts,
+    Loaded,
+    LoadFigures,
+    Loading,
+    Prefill,
+    Queued,
+    Ram,
+    Request,
+    Text,
+    Vram,
+    decode,
+    encode,
+)
 from inference.timing import Timings
 
 FACTS = LaneFacts("m", "r", "A", 3, "cpu", "c", "NF4", "uint8", "float32", {"type": "nf4"}, "cpu", "k", 2, ("a", "b"), 9, 512, True)
@@ -39,6 +56,7 @@ def test_a_line_that_is_no_event_is_refused():
     ("change", "word"),
     [
         ({"prompt": " \n"}, "empty"),
+        ({"prompt": "x" * 150_000, "system": "y" * 50_001}, "200,001 characters"),
         ({"format": "x"}, "format"),
         ({"max_new_tokens": 0}, "tokens"),
         ({"temperature": -1}, "Temperature"),
@@ -48,3 +66,7 @@ def test_a_line_that_is_no_event_is_refused():
 def test_bad_requests_get_a_sentence(change, word):
     with pytest.raises(InferenceError, match=word):
         Request(**{"prompt": "hi", **change}).check()
+
+
+def test_a_request_of_just_the_most_characters_is_taken():
+    Request("x" * (MOST_CHARACTERS - 3), system="abc").check()

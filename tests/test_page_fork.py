@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import gradio as gr
 import pytest
+
+from inference.errors import InferenceError
+from inference.progress import Progress
+from tests.fakes import Stage
+from ui import fork
+from ui.fork import ForkViewer
+from ui.handlers import Page
 
 BUTTON = "What did 4 bits cost here?"
 
@@ -56,10 +66,18 @@ def test_the_first_fork_is_marked_with_both_continuations_and_both_lists(viewer)
     assert "part at token 6" in words and "0.7 nat before its second" in words and "near tie" not in words
 
 
-def test_its_figures_go_into_the_table_and_the_export(viewer, tab):
+def test_its_figures_go_into_the_table(viewer, tab):
     cell = tab.page.locator("#table tr", has_text="Quality").locator("td").nth(1)
     tab.wait(lambda: "divergence, mean" in (cell.text_content() or ""), "the figures in the table")
     assert "on 12 positions of the answer (too few for a verdict)" in cell.text_content()
+
+
+def test_its_figures_go_into_the_export_that_the_history_shows(open_tab, fake_app):
+    tab = open_tab()
+    compare_and_look(tab, fake_app)
+    tab.page.get_by_role("tab", name="History").click()
+    export = tab.page.locator("#export textarea")
+    tab.wait(lambda: "on 12 positions of the answer" in export.input_value(), "the figures in the export")
 
 
 def test_few_positions_get_no_verdict_and_the_words_are_neutral(viewer):
@@ -99,6 +117,25 @@ def test_a_zero_divergence_of_a_4_bit_lane_is_a_fault(tab, fake_app):
 def test_a_new_comparison_empties_the_viewer(tab, viewer):
     tab.send()
     tab.wait(lambda: not viewer.count() or not viewer.is_visible(), "the viewer gone")
+
+
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_a_view_never_stands_under_a_comparison_that_began_while_it_was_made(monkeypatch, begins_anew):
+    stage = Stage(("cpu:nf4", "cpu:fp32"))
+    page = Page(stage.engine, lambda: None)
+    visitor = SimpleNamespace(session_hash="tab")
+    session = page.sessions.begin("tab", stage.ask)
+    session.outcomes |= {key: Progress(0.0) for key in session.comparison.runs}
+
+    def score(*_, **__):
+        if begins_anew:
+            page.sessions.begin("tab", stage.ask)
+        raise InferenceError("It could not be scored.")
+
+    monkeypatch.setattr(fork, "one_answer", score)
+    first, last = ForkViewer(page).show(visitor)
+    assert "scoring" in str(first[1].value)
+    assert last == [gr.skip(), gr.skip()] if begins_anew else "could not be scored" in last[1].value
 
 
 def test_a_phone_needs_no_sideways_scroll(tab, viewer):

@@ -14,6 +14,7 @@ from test_report import ended, record_of
 from inference.export import from_json
 from inference.process import ROOT
 from ui import charts
+from ui.download import NOTHING
 from ui.history import MOST_KEPT, Histories, side_by_side
 
 
@@ -27,10 +28,15 @@ def open_page(tab: Tab, name: str) -> None:
     tab.page.get_by_role("tab", name=name).click()
 
 
-def download(tab: Tab, button: str) -> str:
+def save(tab: Tab, button: str) -> tuple[str, str]:
+    """The name and the text of the file that a click on `button` gives."""
     with tab.page.expect_download() as saved:
         tab.page.locator(button).click()
-    return Path(saved.value.path()).read_text("utf-8")
+    return saved.value.suggested_filename, Path(saved.value.path()).read_bytes().decode("utf-8")
+
+
+def download(tab: Tab, button: str) -> str:
+    return save(tab, button)[1]
 
 
 # ---- results
@@ -66,6 +72,32 @@ def test_history_puts_two_side_by_side_and_exports_what_is_chosen(open_tab):
     tab.wait(lambda: tab.page.locator("#export textarea").input_value().startswith("["), "the JSON of all")
     records = from_json(download(tab, "#download"))
     assert len(records) == 2 and records[1] == record
+
+
+def test_download_saves_in_the_format_chosen_at_that_moment_and_is_off_while_there_is_nothing(open_tab):
+    tab = open_tab()
+    open_page(tab, "History")
+    assert tab.page.locator("#download").is_disabled() and not tab.page.locator("#export").is_visible()
+    open_page(tab, "Prompts file")
+    assert tab.page.locator("#series-download").is_disabled()
+    open_page(tab, "One prompt")
+    compare(tab)
+    open_page(tab, "History")
+    tab.wait(tab.page.locator("#download").is_enabled, "Download enabled")
+    for label, ending, begin in (("CSV", "csv", "created,"), ("JSON", "json", "{"), ("Markdown", "md", "## 4-bit")):
+        tab.page.get_by_role("radio", name=label).last.check()
+        name, text = save(tab, "#download")
+        assert name == f"comparison.{ending}" and text.startswith(begin)
+
+
+def test_what_is_not_kept_any_more_is_told_when_it_is_downloaded(open_tab, monkeypatch):
+    tab = open_tab()
+    compare(tab)
+    open_page(tab, "History")
+    tab.wait(tab.page.locator("#download").is_enabled, "Download enabled")
+    monkeypatch.setattr(Histories, "choose", lambda *_: [])
+    tab.page.locator("#download").click()
+    tab.page.get_by_text(NOTHING).first.wait_for()
 
 
 # ---- a prompts file

@@ -12,11 +12,12 @@ import time
 import pytest
 from page_fixtures import start_fake_lane
 
-from inference import series_table
+from inference import __main__ as command_line
+from inference import prompts_command, series_table
 from inference.engine import Engine
 from inference.events import Request
 from inference.process import ROOT
-from inference.prompts import Prompt, Skipped
+from inference.prompts import LeftOut, Prompt, Skipped
 from inference.series import Series
 from inference.settings import Settings
 
@@ -36,14 +37,16 @@ def prompts(count: int) -> list[Prompt]:
 
 
 def test_every_prompt_gives_a_record_and_the_medians_count_them_all(engine):
-    series = Series(prompts(20), [Skipped(21, "not JSON")])
+    series = Series(prompts(20), LeftOut([Skipped(21, "not JSON")], more=3))
     records = list(series.run(engine, Request("", max_new_tokens=5), mode="together"))
     assert [record["row"]["line"] for record in records] == list(range(1, 21)) and series.done == 20
     whole = series.as_dict()
-    assert whole["lanes"]["cpu:fp32"]["n"] == 20 and whole["stopped"] is False and whole["skipped"] == [{"line": 21, "reason": "not JSON"}]
+    assert whole["lanes"]["cpu:fp32"]["n"] == 20 and whole["stopped"] is False
+    assert whole["skipped"] == [{"line": 21, "reason": "not JSON"}] and whole["skipped_more"] == 3
     assert whole["lanes"]["cpu:nf4"]["expected"] == 10
     assert json.loads(json.dumps(whole)) == whole
-    assert "20 of 20 prompts done; 1 line left out." in series_table.text(series)
+    assert "20 of 20 prompts done; 4 lines left out." in series_table.text(series)
+    assert series_table.skipped_lines(series) == ["Line 21 was left out: not JSON.", "And 3 more lines were left out."]
     assert len([line for line in series_table.markdown(series).splitlines() if line.startswith("| ")]) == 20 + 2 + 2 + 2
 
 
@@ -76,3 +79,10 @@ def test_ctrl_c_keeps_what_is_done_on_the_command_line(tmp_path):
     whole = json.loads(out.read_text("utf-8"))
     assert whole["stopped"] and 10 <= whole["done"] < 500 and "then stopped; what was done is kept" in text
     assert len((tmp_path / "out.csv").read_text("utf-8").splitlines()) == 1 + 2 * len(whole["records"])
+
+
+def test_a_system_prompt_too_long_for_one_of_the_prompts_is_told_before_the_first_is_asked(tmp_path, monkeypatch, capsys):
+    (tmp_path / "p.txt").write_text("short\n" + "x" * 150_000)
+    monkeypatch.setattr(prompts_command, "Engine", lambda settings: pytest.fail("a lane was started"))
+    assert command_line.main(["compare", "--prompts", str(tmp_path / "p.txt"), "--system", "y" * 60_000]) == 1
+    assert "210,000 characters" in capsys.readouterr().err

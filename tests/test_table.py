@@ -132,6 +132,24 @@ def test_csv_has_a_row_a_run_and_an_empty_cell_for_unknown():
     assert float(rows[0]["decode_tps"]) == 5 and rows[2]["decode_tps"] == "" and rows[2]["vram_reserved"] == ""
 
 
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_text_is_a_formula_in_csv_and_json_keeps_it_raw(sign):
+    record = record_of(cpu_nf4=ended(5))
+    record["request"]["prompt"] = record["lanes"]["cpu:nf4"]["runs"][0]["text"] = text = f"{sign}HYPERLINK(1)"
+    record["lanes"]["cpu:nf4"]["runs"][0]["queue_s"] = -0.5
+    (row,) = csv.DictReader(io.StringIO(to_csv([record]), newline=""))
+    assert row["prompt"] == row["text"] == f"'{text}" and row["queue_s"] == "-0.5"
+    assert from_json(to_json([record]))[0]["request"]["prompt"] == text
+
+
+def test_a_line_end_of_any_kind_stays_in_its_cell():
+    record = record_of(cpu_nf4=ended(5))
+    for text in ("a\rb", "a\nb", "a\r\nb"):
+        record["request"]["prompt"] = text
+        (row,) = csv.DictReader(io.StringIO(to_csv([record]), newline=""))
+        assert row["prompt"] == text
+
+
 def test_an_answer_can_not_break_the_markdown_table():
     hostile = "a | b\n| --- |\n# x `code` <script>alert(1)</script> **b** ```"
     record = record_of(cpu_nf4=Progress(0.0, "done", hostile, 3, done=Done(**{**ended(5).done.__dict__, "text": hostile})), cpu_fp32=ended(10))

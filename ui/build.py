@@ -71,13 +71,13 @@ class Fork:
         self.button = gr.Button(BUTTON, interactive=False, visible=viewer.possible, elem_id="fork-button")
         self.shown = gr.HTML(visible=False, elem_id="fork")
 
-    def wire(self, verdict: gr.Markdown, results: Results) -> None:
+    def wire(self, verdict: gr.Markdown, results: Results, history: HistoryTab) -> None:
         """Connect its listeners."""
         outputs = [self.button, self.shown]
         verdict.change(self.viewer.ready, inputs=[verdict], outputs=outputs, **QUICK)
         self.button.click(
             self.viewer.show, outputs=outputs, concurrency_id="fork", concurrency_limit=MOST_AT_ONCE, show_progress="hidden", api_visibility="private"
-        ).then(results.show_table, outputs=[results.table], **QUICK)
+        ).then(results.show_table, outputs=[results.table], **QUICK).then(history.refresh, inputs=history.inputs, outputs=history.refreshed, **QUICK)
 
 
 def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks:
@@ -99,7 +99,7 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
         with gr.Tab("History"):
             history = HistoryTab(page)
         _wire(demo, page, ask, columns, verdict, gr.Timer(1.0), results, history)
-        fork.wire(verdict, results)
+        fork.wire(verdict, results, history)
         prompts.wire(QUICK, MOST_AT_ONCE)
         demo.unload(prompts.leave)
         gr.api(compare_endpoint(engine, start), api_name="compare", concurrency_limit=MOST_AT_ONCE, concurrency_id="compare")
@@ -217,7 +217,7 @@ def _wire(demo: gr.Blocks, page: Page, ask: Ask, columns: list[Column], verdict:
         ).then(
             results.show, outputs=results.outputs, trigger_mode="multiple", **QUICK,
         ).then(
-            history.refresh, inputs=[history.choice, history.format], outputs=history.refreshed, trigger_mode="multiple", **QUICK,
+            history.refresh, inputs=history.inputs, outputs=history.refreshed, trigger_mode="multiple", **QUICK,
         )  # fmt: skip
         column.stop.click(lane.stop, **QUICK)
         column.retry.click(lane.retry, outputs=[column.head, column.line, column.retry, timer], **QUICK)

@@ -1,7 +1,8 @@
-"""A text in a component -> a file on the visitor's disk, made in the browser; nothing is written on the server."""
+"""A text -> a file on the visitor's disk, made when it is asked for and saved in the browser; nothing is written on the server."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gradio as gr
@@ -9,21 +10,39 @@ import gradio as gr
 from inference.export import ENDINGS
 
 FORMAT_CHOICES = [("Markdown", "markdown"), ("JSON", "json"), ("CSV", "csv")]
-_ENDINGS = "{" + ", ".join(f"{name}: '{ending}'" for name, ending in ENDINGS.items()) + "}"
+NOTHING = "There is nothing to download any more. Run it again."
+_SAVE = """(text, file) => {
+    const link = document.createElement('a');
+    link.href = URL.createObjectURL(new Blob([text], {type: 'text/plain;charset=utf-8'}));
+    link.download = file;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}"""
 
 
-def on_click(button: gr.Button, text: Any, format: Any, name: str, make: Any = None) -> None:
-    """Let `button` save `text` as NAME.ENDING; `make` (a listener on `format`) fills the text first, where it is given."""
-    js = f"""(text, format) => {{
-        if (!text) return;
-        const link = document.createElement('a');
-        link.href = URL.createObjectURL(new Blob([text], {{type: 'text/plain;charset=utf-8'}}));
-        link.download = '{name}.' + ({_ENDINGS})[format];
-        link.click();
-        setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-    }}"""
-    quick: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    if make is None:
-        button.click(None, inputs=[text, format], js=js, api_visibility="private")
-    else:
-        button.click(make, inputs=[format], outputs=[text], **quick).then(None, inputs=[text, format], js=js, api_visibility="private")
+class Download:
+    """A button, usable once `ready` says so, and the hidden parts that carry a text with its file's name to the browser."""
+
+    def __init__(self, name: str, **looks: Any) -> None:
+        self._name = name
+        self.button = gr.Button("Download", interactive=False, **looks)
+        self._text = gr.Textbox(visible="hidden", show_label=False)
+        self._file = gr.Textbox(visible="hidden", show_label=False)
+
+    def wire(self, make: Callable[..., Any], inputs: Sequence[Any]) -> None:
+        """Let a click save what `make` (a listener that ends with `named`) gives; where it fails, nothing is saved."""
+        outputs = [self._text, self._file]
+        # queued, for the page shows an error of queued listeners only
+        made = self.button.click(make, inputs=list(inputs), outputs=outputs, show_progress="hidden", api_visibility="private")
+        made.success(None, inputs=outputs, js=_SAVE, api_visibility="private")
+
+    def named(self, text: str, format: str) -> list[str]:
+        """`text` and the name of a file of its format; raises gr.Error, which the page shows, where there is no text."""
+        if not text:
+            raise gr.Error(NOTHING, print_exception=False)
+        return [text, f"{self._name}.{ENDINGS[format]}"]
+
+
+def ready(something: object) -> gr.Button:
+    """The button as it is with `something` to save, or with nothing."""
+    return gr.Button(interactive=bool(something))

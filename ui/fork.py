@@ -47,22 +47,27 @@ class ForkViewer:
         return [gr.Button(interactive=answered), gr.HTML("", visible=False)]
 
     def show(self, request: gr.Request) -> Generator[list[Any]]:
-        """Score the comparison's answer and show it: the button and the viewer, first what is being done, then the result."""
-        session = self.page.sessions.get(request.session_hash or "")
+        """Score the comparison's answer and show it: the button and the viewer, first what is being done, then the result.
+
+        Nothing changes at the end where a new comparison has begun meanwhile: it has emptied the viewer.
+        """
+        tab = request.session_hash or ""
+        session = self.page.sessions.get(tab)
         if session is None or not session.complete:
             yield [gr.skip(), _note("Ask something first; there is no finished comparison to look at.")]
             return
         yield [gr.Button(interactive=False), _note("Both lanes are scoring the full-precision answer, one after the other …")]
         try:
             quality = one_answer(self.page.engine, session.outcomes, greedy=not session.comparison.request.temperature)
-            self.page.histories.set_quality(request.session_hash or "", session.comparison.id, quality.record)
+            self.page.histories.set_quality(tab, session.comparison.id, quality.record)
             shown = gr.HTML(view(quality), visible=True)
         except InferenceError as error:
             shown = _note(str(error), "alert")
         except Exception:
             log.exception("no fork viewer")
             shown = _note(FAULT, "alert")
-        yield [gr.Button(interactive=True), shown]
+        still_shown = self.page.sessions.get(tab) is session
+        yield [gr.Button(interactive=True), shown] if still_shown else [gr.skip(), gr.skip()]
 
 
 def _note(sentence: str, role: str = "status") -> gr.HTML:

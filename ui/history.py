@@ -1,4 +1,4 @@
-"""The comparisons of each tab, in this process's memory: kept until the tab closes, the oldest go first.
+"""The comparisons of each tab, in this process's memory: kept until the tab closes, the oldest of a tab go first.
 
 In: records by tab. Out: records, their one-line labels, and two of them side by side as Markdown. Draws nothing.
 """
@@ -13,9 +13,9 @@ from inference.lane_record import held, lane_title, shown_run
 from inference.markdown import escape
 from inference.series_table import short
 from inference.units import UNKNOWN, rate, seconds, size, times
+from ui.tabs import Tabs
 
 MOST_KEPT = 50
-MOST_TABS = 500
 Record = dict[str, Any]
 
 
@@ -24,48 +24,50 @@ class Histories:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tabs: dict[str, dict[str, Record]] = {}
+        self._tabs: Tabs[dict[str, Record]] = Tabs()
 
     def add(self, tab: str, id: str, make: Callable[[], Record]) -> Record:
-        """The record of the comparison `id`, made and kept at the first call."""
+        """The record of the comparison `id`, made and kept at the first call; of two made at once the first is kept."""
+        found = self.get(tab, id) or make()
         with self._lock:
-            kept = self._tabs.setdefault(tab, {})
-            if id not in kept:
-                kept[id] = make()
-                while len(kept) > MOST_KEPT:
-                    del kept[next(iter(kept))]
-                while len(self._tabs) > MOST_TABS:
-                    del self._tabs[next(iter(self._tabs))]
-            return kept[id]
+            kept = self._of(tab)
+            found = kept.setdefault(id, found)
+            while len(kept) > MOST_KEPT:
+                del kept[next(iter(kept))]
+            self._tabs.put(tab, kept)
+            return found
+
+    def _of(self, tab: str) -> dict[str, Record]:
+        return self._tabs.get(tab) or {}
 
     def get(self, tab: str, id: str) -> Record | None:
         """One comparison, if it is still kept."""
         with self._lock:
-            return self._tabs.get(tab, {}).get(id)
+            return self._of(tab).get(id)
 
     def set_quality(self, tab: str, id: str, quality: dict[str, Any]) -> None:
         """Put what a scoring gave into a comparison's record, if it is still kept."""
         with self._lock:
-            kept = self._tabs.get(tab, {})
+            kept = self._of(tab)
             if id in kept:
                 kept[id] = {**kept[id], "quality": quality}
 
     def choose(self, tab: str, ids: list[str]) -> list[Record]:
         """The comparisons named, in their order in time; all where none is named."""
         with self._lock:
-            kept = self._tabs.get(tab, {})
+            kept = self._of(tab)
             return [record for id, record in kept.items() if id in ids or not ids]
 
     def labels(self, tab: str) -> list[tuple[str, str]]:
         """(label, id) of each comparison, newest first."""
         with self._lock:
-            kept = list(self._tabs.get(tab, {}).items())
+            kept = list(self._of(tab).items())
         return [(f"{number}. {line(record)}", id) for number, (id, record) in reversed(list(enumerate(kept, 1)))]
 
     def forget(self, tab: str) -> None:
         """Drop a tab that was closed."""
         with self._lock:
-            self._tabs.pop(tab, None)
+            self._tabs.drop(tab)
 
 
 def line(record: Record) -> str:

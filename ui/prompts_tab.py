@@ -22,14 +22,16 @@ from inference.export import to_csv, to_json
 from inference.progress import Progress
 from inference.prompts import KINDS, read_prompts
 from inference.series import Series
-from ui import download
 from ui.api import whole
 from ui.badge import escape
+from ui.download import FORMAT_CHOICES, Download, ready
 from ui.handlers import FAULT, Page
+from ui.tabs import Tabs
 
 log = logging.getLogger(__name__)
 LOOK_S = 0.5
 MOST_PROMPTS = 1000
+MOST_ROWS = 50  # sent anew after each prompt while a file runs
 ABOUT = (
     "Upload a **txt** file (a prompt a line), or **csv** or **jsonl** with `prompt` and, if you like, `expected`. Each prompt is answered by every lane, "
     "greedily, in the chat format, after one warm-up that is not counted. A line that can't be used is named and left out. "
@@ -44,7 +46,7 @@ class PromptsTab:
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self.series: dict[str, Series] = {}
+        self.series: Tabs[Series] = Tabs()
         gr.Markdown(ABOUT)
         with gr.Row():
             self.file = gr.File(label="Prompts file", file_types=list(KINDS), height=140, scale=2, min_width=280, elem_id="prompts-file")
@@ -60,18 +62,18 @@ class PromptsTab:
             visible=False, datatype="str", interactive=False, wrap=True, max_height=460, elem_id="series-rows", label="Prompts", buttons=[]
         )
         with gr.Row():
-            self.format = gr.Radio(download.FORMAT_CHOICES, value="csv", label="Export as", min_width=260)
-            self.save = gr.Button("Download", elem_id="series-download", min_width=160)
-        self.text = gr.Textbox(visible="hidden", show_label=False)
+            self.format = gr.Radio(FORMAT_CHOICES, value="csv", label="Export as", min_width=260)
+            self.download = Download("prompts", elem_id="series-download", min_width=160)
 
     def wire(self, quick: dict[str, Any], at_once: int) -> None:
         """Connect the tab's listeners."""
         self.start.click(
-            self.run, inputs=[self.file, self.tokens, self.mode], outputs=[self.progress, self.medians, self.rows, self.start, self.stop],
+            self.run, inputs=[self.file, self.tokens, self.mode],
+            outputs=[self.progress, self.medians, self.rows, self.start, self.stop, self.download.button],
             concurrency_id="series", concurrency_limit=at_once, show_progress="hidden", api_visibility="private",
         )  # fmt: skip
         self.stop.click(self.end, **quick)
-        download.on_click(self.save, self.text, self.format, "prompts", self.export)
+        self.download.wire(self.export, [self.format])
 
     def end(self, request: gr.Request) -> None:
         """Stop the tab's series at its next token; what is done is kept. Never waits."""
@@ -81,58 +83,72 @@ class PromptsTab:
     def leave(self, request: gr.Request) -> None:
         """The tab was closed."""
         self.end(request)
-        self.series.pop(request.session_hash or "", None)
+        self.series.drop(request.session_hash or "")
 
-    def export(self, format: str, request: gr.Request) -> str:
-        """The tab's series in a format."""
+    def export(self, format: str, request: gr.Request) -> list[str]:
+        """What Download saves: the tab's series in a format, and the file's name."""
         series = self.series.get(request.session_hash or "")
-        if series is None or not series.records:
-            return ""
-        return {"markdown": series_table.markdown(series), "csv": to_csv(series.records), "json": to_json([series.as_dict()])}[format]
+        return self.download.named(in_format(series, format) if series and series.records else "", format)
 
     def run(self, path: str | None, max_new_tokens: Any, mode: str, request: gr.Request) -> Generator[list[Any]]:
-        """Answer the file's prompts: progress, medians, rows, Run and Stop, twice a second and at the end."""
+        """Answer the file's prompts: progress, medians, rows, Run, Stop and Download, twice a second and at the end."""
+        tab = request.session_hash or ""
         try:
-            series, asked = self._accept(path, max_new_tokens, request.session_hash or "")
+            series, asked = self._accept(path, max_new_tokens, tab)
         except InferenceError as error:
-            yield [f'<p role="alert" class="sentence">{escape(str(error))}</p>', *[gr.skip()] * 4]
+            yield [f'<p role="alert" class="sentence">{escape(str(error))}</p>', *[gr.skip()] * 5]
             return
         watch = Watched(self.page, series, asked, mode)
         try:
-            yield [watch.line(), "", gr.Dataframe(visible=False), gr.Button(interactive=False), gr.Button(interactive=True)]
+            yield [watch.line(), "", gr.Dataframe(visible=False), gr.Button(interactive=False), gr.Button(interactive=True), ready(False)]
             shown = 0
             while watch.running():
-                rows, shown = self._rows(series) if len(series.records) > shown else gr.skip(), len(series.records)
-                yield [watch.line(), gr.skip(), rows, gr.skip(), gr.skip()]
-            yield [watch.line(), _medians(series), self._rows(series), gr.Button(interactive=True), gr.Button(interactive=False)]
+                self.series.get(tab)  # looked at, so it is not the one unused longest
+                new = len(series.records) > shown
+                shown = len(series.records)
+                last = [rows(series, MOST_ROWS), gr.skip(), gr.skip(), ready(True)] if new else [gr.skip()] * 4
+                yield [watch.line(), gr.skip(), *last]
+            last = [gr.Button(interactive=True), gr.Button(interactive=False), ready(series.records)]
+            yield [watch.line(), _medians(series), rows(series), *last]
         finally:
             series.stop.set()
 
     def _accept(self, path: str | None, max_new_tokens: Any, tab: str) -> tuple[Series, Request]:
         if not path:
             raise InferenceError("Choose a prompts file first.")
-        prompts, skipped = read_prompts(Path(path))
-        if len(prompts) > MOST_PROMPTS:
-            raise InferenceError(f"The file has {len(prompts)} prompts; the page takes up to {MOST_PROMPTS}. Split it, or use the command line.")
-        request = Request(prompts[0].text, max_new_tokens=whole(max_new_tokens, "Max new tokens"))
+        prompts, skipped = read_prompts(Path(path), MOST_PROMPTS)
+        request = Request(max((prompt.text for prompt in prompts), key=len), max_new_tokens=whole(max_new_tokens, "Max new tokens"))
         request.check()
         before = self.series.get(tab)
         if before and not before.stop.is_set():
             raise InferenceError("A file is still running here. Wait for it, or stop it first.")
         self.page.start()
-        self.series[tab] = Series(prompts, skipped)
-        return self.series[tab], request
+        series = Series(prompts, skipped)
+        self.series.put(tab, series)
+        return series, request
 
-    def _rows(self, series: Series) -> Any:
-        if not series.records:
-            return gr.skip()
-        heads = series_table.prompt_heads(list(series.records[0]["lanes"]))
-        return gr.Dataframe(
-            value=[series_table.prompt_cells(record) for record in series.records],
-            headers=heads,
-            visible=True,
-            column_widths=[WIDTHS.get(head.split(": ")[-1], "100px") for head in heads],
-        )
+
+def in_format(series: Series, format: str) -> str:
+    """A series as Markdown, CSV or JSON."""
+    if format == "markdown":
+        return series_table.markdown(series)
+    return to_csv(series.records) if format == "csv" else to_json([series.as_dict()])
+
+
+def rows(series: Series, most: int = MOST_PROMPTS) -> Any:
+    """The table of the last `most` prompts that are done; nothing changes while none is."""
+    records = list(series.records)  # the series may be going on
+    shown = records[-most:]
+    if not shown:
+        return gr.skip()
+    heads = series_table.prompt_heads(list(shown[0]["lanes"]))
+    return gr.Dataframe(
+        value=[series_table.prompt_cells(record) for record in shown],
+        headers=heads,
+        visible=True,
+        label="Prompts" if len(shown) == len(records) else f"The last {len(shown)} prompts; all of them at the end",
+        column_widths=[WIDTHS.get(head.split(": ")[-1], "100px") for head in heads],
+    )
 
 
 def _medians(series: Series) -> str:
@@ -174,7 +190,8 @@ class Watched:
         total, done = len(self._series.prompts), len(self._series.records)
         if self._thread.is_alive():
             stopping = "Stopping; " if self._series.stop.is_set() else ""
-            lanes = ", ".join(f"{lane} {phase}" for lane, phase in list(self._lanes.items())) or "warming up"
+            names = {key: status.name for key, status in self._page.statuses().items()}
+            lanes = ", ".join(f"{names.get(lane, lane)} {phase}" for lane, phase in list(self._lanes.items())) or "warming up"
             words, detail = f"{stopping}{done} of {total} prompts done", f"{lanes} · {time.monotonic() - self._began:.0f} s"
         else:
             words, detail = series_table.how_far(self._series), f"{time.monotonic() - self._began:.0f} s"
