@@ -31,9 +31,9 @@ WORDS = (
 
 def logits(plain: Side, ours: Side, positions: int) -> dict[str, Any]:
     """The largest difference in a log-probability over `positions` positions: `plain_ways`, `steps` and `rows` (ours against plain's); raises InferenceError."""
-    ids = prompt_ids(plain, WORDS * (1 + positions // 50))[: positions + 1]
-    if len(ids) <= positions:
-        raise InferenceError(f"The fixed text gives {len(ids)} tokens; ask for fewer than {len(ids)} positions.")
+    ids = prompt_ids(plain, WORDS * (1 + positions // 50))[:positions]
+    if len(ids) < positions:
+        raise InferenceError(f"The fixed text gives {len(ids)} tokens; ask for no more positions.")
     start = prompt_ids(plain, WORDS[:12])
     with tempfile.TemporaryDirectory() as folder:
         found = {name: _both_ways(side, start, ids, Path(folder) / name) for name, side in (("plain", plain), ("ours", ours))}

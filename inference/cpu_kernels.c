@@ -168,3 +168,90 @@ void many_rows_nf4(const float *x, const uint8_t *w, const float *scale, const l
                    long m, long n, long k, long block, int threads) {
     MANY_ROWS(load_nf4(w + ((r0 + r) * k + c + i) / 2, t) * ((vf){0} + scale[((r0 + r) * k + c + i) / block]))
 }
+
+/* The rest of a layer: what else would be a dozen small operators, each with its own pass and its own dispatch. */
+
+typedef int32_t vi __attribute__((vector_size(W * 4)));
+
+static inline vf all(float f) { return (vf){f, f, f, f, f, f, f, f}; }
+
+/* e^x for x from -87 to 88: 2^n times Cephes' polynomial on the rest. */
+static inline vf exp_of(vf x) {
+    vf n = (x * all(1.44269504f) + all(12582912.0f)) - all(12582912.0f);
+    vf r = x - n * all(0.693359375f) - n * all(-2.12194440e-4f), p = all(1.9875691500e-4f);
+    p = p * r + all(1.3981999507e-3f); p = p * r + all(8.3334519073e-3f); p = p * r + all(4.1665795894e-2f);
+    p = p * r + all(1.6666665459e-1f); p = p * r + all(5.0000001201e-1f);
+    vi scale = (__builtin_convertvector(n, vi) + 127) << 23;
+    return (p * r * r + r + all(1)) * (vf)scale;
+}
+
+static inline vf at_least(vf x, float low) { vi keep = x > all(low); return (vf)(((vi)x & keep) | ((vi)all(low) & ~keep)); }
+
+/* y = x / rms(x) * (weight + plus) for m rows of n. */
+void rms_norm(const float *x, const float *weight, float plus, float eps, float *y, long m, long n) {
+    for (long r = 0; r < m; r++) {
+        const float *in = x + r * n; float *out = y + r * n;
+        vf a = {0}, b = {0}; long i = 0;
+        for (; i + 2 * W <= n; i += 2 * W) { vf v = load_f32(in + i), u = load_f32(in + i + W); a += v * v; b += u * u; }
+        for (; i < n; i += W) { vf v = load_f32(in + i); a += v * v; }
+        float scale = 1 / __builtin_sqrtf(total(a + b) / n + eps);
+        for (i = 0; i < n; i += W) { vf v = load_f32(in + i) * all(scale) * (load_f32(weight + i) + all(plus)); memcpy(out + i, &v, sizeof v); }
+    }
+}
+
+/* Rotary embedding: x and y are (rows, heads, width), x with the given strides; cos and sin are (rows, width). */
+void rotate(const float *x, const float *cos, const float *sin, float *y, long rows, long heads, long width, long row_stride, long head_stride) {
+    long half = width / 2;
+    for (long r = 0; r < rows; r++) for (long h = 0; h < heads; h++) {
+        const float *in = x + r * row_stride + h * head_stride, *c = cos + r * width, *s = sin + r * width;
+        float *out = y + (r * heads + h) * width;
+        for (long i = 0; i < half; i += W) {
+            vf a = load_f32(in + i), b = load_f32(in + half + i);
+            vf left = a * load_f32(c + i) - b * load_f32(s + i), right = b * load_f32(c + half + i) + a * load_f32(s + half + i);
+            memcpy(out + i, &left, sizeof left); memcpy(out + half + i, &right, sizeof right);
+        }
+    }
+}
+
+/* y = silu(gate) * up, n numbers. */
+void silu_times(const float *gate, const float *up, float *y, long n, int threads) {
+    #pragma omp parallel for num_threads(threads) schedule(static) if (n > 32768)
+    for (long i = 0; i < n; i += W) {
+        vf g = load_f32(gate + i), minus = -at_least(-at_least(-g, -87), -88), v = g / (all(1) + exp_of(minus)) * load_f32(up + i);
+        memcpy(y + i, &v, sizeof v);
+    }
+}
+
+/* Causal attention: row i of `rows` sees the keys up to `keys - rows + i`; q (rows, heads), k and v (keys, groups) of `width`,
+ * each with its row and head stride; y is (rows, heads, width), width at most 256. */
+void attend(const float *q, const float *k, const float *v, float *y, long rows, long heads, long keys, long groups, long width, float scaling,
+            const long *strides, int threads) {
+    #pragma omp parallel num_threads(threads)
+    {
+        float *s = aligned_alloc(64, (size_t)(keys + 16) / 16 * 64);
+        #pragma omp for schedule(static, 1)
+        for (long task = 0; task < rows * heads; task++) {
+            long i = task / heads, h = task % heads, g = h / (heads / groups), seen = keys - rows + i + 1;
+            const float *query = q + i * strides[0] + h * strides[1], *key = k + g * strides[3], *value = v + g * strides[5];
+            float most = -3e38f, sum = 0; vf a[32], parts = {0};
+            for (long j = 0; j < seen; j++) {
+                vf d = {0}, e = {0}; const float *p = key + j * strides[2]; long c = 0;
+                for (; c + 2 * W <= width; c += 2 * W) { d += load_f32(query + c) * load_f32(p + c); e += load_f32(query + c + W) * load_f32(p + c + W); }
+                for (; c < width; c += W) d += load_f32(query + c) * load_f32(p + c);
+                s[j] = total(d + e) * scaling; most = s[j] > most ? s[j] : most;
+            }
+            long padded = (seen + W - 1) / W * W;
+            for (long j = seen; j < padded; j++) s[j] = -3e38f;
+            for (long j = 0; j < padded; j += W) {
+                vf e = exp_of(at_least(load_f32(s + j) - all(most), -87)); memcpy(s + j, &e, sizeof e);
+            }
+            for (long j = seen; j < padded; j++) s[j] = 0;
+            for (long j = 0; j < padded; j += W) parts += load_f32(s + j);
+            sum = total(parts);
+            for (long c = 0; c < width / W; c++) a[c] = all(0);
+            for (long j = 0; j < seen; j++) for (long c = 0; c < width / W; c++) a[c] += all(s[j]) * load_f32(value + j * strides[4] + c * W);
+            for (long c = 0; c < width / W; c++) { vf o = a[c] / all(sum); memcpy(y + (i * heads + h) * width + c * W, &o, sizeof o); }
+        }
+        free(s);
+    }
+}

@@ -65,6 +65,36 @@ class Library:
         (self._lib.one_row_nf4 if m == 1 else self._lib.many_rows_nf4)(*pointers, *sizes, ctypes.c_int(torch.get_num_threads()))
         return y
 
+    def norm(self, x: torch.Tensor, weight: torch.Tensor, plus: float, eps: float) -> torch.Tensor:
+        """x / rms(x) * (weight + plus) over the last dimension, FP32, whose size is a multiple of 8."""
+        x, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+        n = x.shape[-1]
+        self._lib.rms_norm(_pointer(x), _pointer(weight), ctypes.c_float(plus), ctypes.c_float(eps), _pointer(y), *map(ctypes.c_long, (x.numel() // n, n)))
+        return y
+
+    def rotate(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """x (1, heads, rows, width) FP32 turned by cos and sin (1, rows, width), both contiguous; width is a multiple of 16."""
+        _, heads, rows, width = x.shape
+        y = x.new_empty(rows, heads, width)
+        sizes = (rows, heads, width, x.stride(2), x.stride(1))
+        self._lib.rotate(*map(_pointer, (x, cos, sin, y)), *map(ctypes.c_long, sizes))
+        return y.transpose(0, 1)[None]
+
+    def silu_times(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        """silu(gate) * up, both FP32 and contiguous, of a multiple of 8 numbers."""
+        y = torch.empty_like(gate)
+        self._lib.silu_times(_pointer(gate), _pointer(up), _pointer(y), ctypes.c_long(y.numel()), ctypes.c_int(torch.get_num_threads()))
+        return y
+
+    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scaling: float) -> torch.Tensor:
+        """Causal attention of q (1, heads, rows, width) over k and v (1, groups, keys, width), FP32 -> (1, rows, heads, width)."""
+        _, heads, rows, width = q.shape
+        y = q.new_empty(1, rows, heads, width)
+        strides = (ctypes.c_long * 6)(*(t.stride(dim) for t in (q, k, v) for dim in (2, 1)))
+        sizes = map(ctypes.c_long, (rows, heads, k.shape[2], k.shape[1], width))
+        self._lib.attend(*map(_pointer, (q, k, v, y)), *sizes, ctypes.c_float(scaling), strides, ctypes.c_int(torch.get_num_threads()))
+        return y
+
 
 def _pointer(tensor: torch.Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())

@@ -19,7 +19,7 @@ import transformers
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
-from inference import cpu_kernels, memory
+from inference import cpu_kernels, cpu_parts, memory
 from inference.checkpoints import Checkpoint
 from inference.compact import computes_in_fp32, install, kept_as_stored, matrices, shrink, storage_label, stored_dtype
 from inference.errors import InferenceError
@@ -95,6 +95,8 @@ def use_kernels(model: PreTrainedModel, lane: str, folder: Path) -> str | None:
     found, library = cpu_kernels.candidates(folder)
     kernels = cpu_kernels.choose([module.weight for _, module in matrices(model) if isinstance(module, torch.nn.Linear)], found)
     install(model, kernels.product)
+    if library is not None:
+        cpu_parts.install(model, library)
     if lane != "cpu:nf4":
         return kernels.name
     from inference import nf4
