@@ -28,7 +28,7 @@ from ui.history import Histories
 from ui.sessions import Session, Sessions
 
 log = logging.getLogger(__name__)
-FRAME_S = 1 / 8  # a frame costs the page's process some 5 ms, which a lane on the CPU has to do without
+FRAME_S = 1 / 6  # a frame costs the page and the browser some 7 ms of a core, which a lane on the CPU has to do without
 WAIT_FRAME_S = 1 / 2  # only a clock moves while a run waits
 FAULT = "Something went wrong in the page itself; its log has the trace. Ask again."
 
