@@ -1,7 +1,7 @@
 """Prefill in chunks and decode on the CPU: eagerly from the start, by a compiled step once there is one.
 
-In: a model whose layers compute in FP32 (`compact`). Out: token ids, or None between two chunks of a long prompt, where a
-Stop can be seen to. `path` tells how the latest run decoded; a run keeps the way it began with.
+In: a model whose layers compute in FP32 (`compact`). Out: token ids, or None between two chunks of a long prompt and after
+a layer that saw `should_stop`, where a Stop can be seen to. `path` tells how the latest run decoded; a run keeps the way it began with.
 """
 
 from __future__ import annotations
@@ -21,10 +21,18 @@ from inference.row_cache import row_cache
 from inference.sampling import Sampler
 
 log = logging.getLogger(__name__)
-CHUNK_FLOP_PER_THREAD = 30e9
+LAYER_FLOP_PER_THREAD = 15e9  # some 0.3 s: a Stop is looked for before each layer
 CHUNKS = (16, 256)
 KINDS = {"full_attention", "sliding_attention"}
 CHECK_IDS = 9
+
+
+class _Stopped(Exception):
+    """Raised inside a forward when its answer is not wanted any more."""
+
+
+def _never() -> bool:
+    return False
 
 
 class CpuDecoder:
@@ -36,10 +44,18 @@ class CpuDecoder:
         self.on_run: Callable[[bool], None] = lambda _: None
         # transformers 5.24 renamed the argument; the old name is gone in 5.40
         self.cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
-        self.chunk = chunk_rows(model.num_parameters(), torch.get_num_threads())
+        self.should_stop: Callable[[], bool] = _never
+        layers = getattr(model.base_model, "layers", [])
+        for layer in layers:
+            layer.register_forward_pre_hook(self._look)
+        self.chunk = chunk_rows(model.num_parameters(), len(layers), torch.get_num_threads())
+
+    def _look(self, *_: object) -> None:
+        if self.should_stop():
+            raise _Stopped
 
     def tokens(self, prompt_ids: list[int], limit: int, sampler: Sampler) -> Iterator[int | None]:
-        """At most `limit` ids, and None between chunks of the prompt; greedy ids are those of plain `generate`."""
+        """At most `limit` ids, and None where a Stop can be seen to; greedy ids are those of plain `generate`."""
         positions = len(prompt_ids) + limit
         step = self.step if positions <= window(self.model) else None
         self.path = "compiled" if step else "eager"
@@ -55,7 +71,10 @@ class CpuDecoder:
                 yield int(ids.item())
                 if n + 1 < limit:
                     logits = self._next(step, ids, cache)
+        except _Stopped:
+            yield None
         finally:
+            self.should_stop = _never
             self.on_run(False)
 
     def new_cache(self, positions: int) -> Cache:
@@ -124,8 +143,7 @@ def window(model: PreTrainedModel) -> int:
     return int(getattr(config, "sliding_window", None) or 2**31)
 
 
-def chunk_rows(parameters: int, threads: int) -> int:
-    """Rows of a prompt in one forward: a power of two that takes some tenths of a second, so that Stop is seen in time."""
-    rows = CHUNK_FLOP_PER_THREAD * threads / (2 * parameters)
-    power = 2 ** max(0, int(rows)).bit_length() // 2
-    return min(max(power, CHUNKS[0]), CHUNKS[1])
+def chunk_rows(parameters: int, layers: int, threads: int) -> int:
+    """Rows of a prompt in one forward, a multiple of 8, so that one of `layers` takes some tenths of a second and Stop is seen in time."""
+    rows = LAYER_FLOP_PER_THREAD * threads * max(1, layers) / (2 * parameters)
+    return min(max(int(rows) // 8 * 8, CHUNKS[0]), CHUNKS[1])

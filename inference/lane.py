@@ -214,6 +214,8 @@ class Lane:
         reason = "length"
         sampler = sampler_for(request)
         decoder = self._decoder_for(len(prompt_ids), request.max_new_tokens)
+        if isinstance(decoder, CpuDecoder):
+            decoder.should_stop = should_stop
         for token in self._tokens(decoder, prompt_ids, request.max_new_tokens, sampler):
             if token is None:
                 if should_stop():

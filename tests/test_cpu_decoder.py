@@ -125,6 +125,15 @@ def test_a_stop_inside_the_prompt_ends_the_run(folder, tmp_path):
     assert (done.finish_reason, done.token_ids, done.timings.ttft_s) == ("stopped", (), None)
 
 
+def test_a_stop_inside_a_forward_ends_the_run_at_the_next_layer_and_the_next_run_is_whole(folder, tmp_path):
+    lane = Lane("cpu:fp32", Settings(model_id=str(folder), cache_dir=str(tmp_path)))
+    lane.load(lambda _: None)
+    looks = iter([False, True])
+    done = list(lane.generate("r", Request("good morning " * 9), lambda: next(looks, True)))[-1]
+    assert (done.finish_reason, done.token_ids, next(looks, None)) == ("stopped", (), None)
+    assert list(lane.generate("r", Request("good morning", max_new_tokens=3), lambda: False))[-1].token_ids
+
+
 def test_the_compiler_is_held_while_a_run_goes_on(decoder):
     seen = []
     decoder.on_run = seen.append
@@ -172,9 +181,9 @@ def test_the_compiled_step_of_an_earlier_start_is_used_at_once(folder, step_file
     assert list(again.generate("r", Request("hi", max_new_tokens=3), lambda: False))[-1].path == "compiled" and not again.path_pending
 
 
-def test_chunks_are_powers_of_two_that_take_some_tenths_of_a_second():
-    assert cpu_decoder.chunk_rows(135_000_000, 2) == 128 and cpu_decoder.chunk_rows(4_300_000_000, 2) == 16
-    assert cpu_decoder.chunk_rows(4_300_000_000, 16) == 32 and cpu_decoder.chunk_rows(1000, 1) == 256
+def test_a_layer_of_a_chunk_takes_some_tenths_of_a_second():
+    assert cpu_decoder.chunk_rows(135_000_000, 30, 2) == 256 and cpu_decoder.chunk_rows(4_300_000_000, 34, 2) == 112
+    assert cpu_decoder.chunk_rows(70_000_000_000, 80, 1) == 16 and cpu_decoder.chunk_rows(1000, 0, 1) == 256
 
 
 def test_lengths_at_which_rotary_frequencies_change_are_not_compiled(decoder):
