@@ -73,7 +73,9 @@ def settle(engine: Engine, lanes: tuple[str, ...] = (), on_progress: OnProgress 
             return True
         for lane in waiting:
             if on_progress:
-                on_progress(lane.key, Progress(began, "loading", loading=lane.progress or Loading("making a faster path ready")))
+                on_progress(
+                    lane.key, Progress(began, "loading", loading=lane.progress or Loading("making a faster path ready" if lane.path_pending else "starting"))
+                )
         time.sleep(LOOK_S)
     return False
 

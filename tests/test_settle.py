@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 
+from inference import compiling
 from inference.compare import settle, warm_up
-from inference.engine import Engine
 from inference.events import Loaded, LoadFigures, Request
+from inference.lane import Lane
 from inference.settings import Settings
 from tests.fake_lane import facts
 from tests.fakes import Stage
@@ -70,14 +71,13 @@ def test_a_warm_up_is_asked_again_once_the_path_has_changed():
     stage.engine.close()
 
 
-def test_a_real_lane_tells_that_the_compiled_step_will_not_come(tmp_path, monkeypatch):
-    monkeypatch.setenv("CXX", "false")
-    folder = make_checkpoint(tmp_path / "llama", "llama")
-    engine = Engine(Settings(model_id=str(folder), lanes=("cpu:fp32",), cache_dir=str(tmp_path / "cache")))
-    engine.start()
-    try:
-        seen = []
-        warm_up(engine, Request("hello", max_new_tokens=4), on_progress=lambda _, progress: seen.append(progress.loading and progress.loading.stage))
-        assert "making a faster path ready" in seen and not engine.status()[0].path_pending
-    finally:
-        engine.close()
+def test_a_lane_tells_once_that_the_compiled_step_will_not_come(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiling, "command", lambda *_: ["sh", "-c", "read wait; exit 1"])
+    monkeypatch.setattr(compiling, "compiler", lambda: "g++")
+    lane = Lane("cpu:fp32", Settings(model_id=str(make_checkpoint(tmp_path / "llama", "llama")), cache_dir=str(tmp_path / "cache")))
+    lane.load(lambda _: None)
+    lane.compile_beside()
+    assert lane.path_pending and lane.change_over(lambda _: None) is None
+    lane.compiler.child.stdin.close()
+    lane.compiler.thread.join(10)
+    assert lane.change_over(lambda _: None).path_pending is False
