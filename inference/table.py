@@ -132,7 +132,8 @@ def _quality(record: dict[str, Any], lane: dict[str, Any]) -> str:
     return f"{UNKNOWN} ({found['error']})" if "error" in found else f"{UNKNOWN} (not measured; {QUALITY_COMMAND} measures it)"
 
 
-def _conditions(record: dict[str, Any], lane: dict[str, Any]) -> str:
+def conditions(record: dict[str, Any], lane: dict[str, Any]) -> str:
+    """How a lane was measured: mode, alone or not, cold or warm, path, kernel, number of runs and how they ended."""
     run = shown_run(lane)
     if run is None:
         return UNKNOWN
@@ -168,7 +169,7 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
     ("VRAM", _vram),
     ("Response", _response),
     ("Quality", _quality),
-    ("Conditions", _conditions),
+    ("Conditions", conditions),
     ("Dependencies", _dependencies),
 )
 

@@ -64,9 +64,9 @@ def _pair_text(record: dict[str, Any], pair: dict[str, Any]) -> str:
     other, reference = record["lanes"][pair["other"]], record["lanes"][pair["reference"]]
     parts = []
     if pair["decode"]:
-        parts.append(f"wrote **{times(pair['decode'], 'faster', 'slower', 'at the same pace')}** {_numbers(other, reference, 'decode_tps', rate)}")
+        parts.append(f"wrote **{times(pair['decode'], 'faster', 'slower', 'about as fast')}** {_numbers(other, reference, 'decode_tps', rate)}")
     if pair["ttft"]:
-        parts.append(f"gave its first token **{times(pair['ttft'], 'later', 'sooner', 'at the same time')}** {_numbers(other, reference, 'ttft_s', seconds)}")
+        parts.append(f"gave its first token **{times(pair['ttft'], 'later', 'sooner', 'about as soon')}** {_numbers(other, reference, 'ttft_s', seconds)}")
     if pair["memory"]:
         held = f"({size(other['weights_bytes'])} against {size(reference['weights_bytes'])})"
         parts.append(f"holds its weights in **{pair['memory']:.2f} times** the memory {held}")

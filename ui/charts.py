@@ -77,14 +77,14 @@ def bars(record: dict[str, Any]) -> list[Chart]:
         _bar(record, "First token", "Seconds", {name: lane["median"]["ttft_s"] for name, lane in lanes.items()}),
         _bar(record, "Speed", "Tokens a second", {name: lane["median"]["decode_tps"] for name, lane in lanes.items()}),
         _bar(record, "Load", "Seconds", {name: (lane["load"] or {}).get("total_s") for name, lane in lanes.items()}),
-        _sized(record, "Memory held at most (VRAM, or RAM)", memory),
+        _sized(record, "Memory held", memory, ", VRAM or RAM"),
         _sized(record, "Weights", weights),
     ]
 
 
-def _sized(record: dict[str, Any], title: str, values: dict[str, int | None]) -> Chart:
+def _sized(record: dict[str, Any], title: str, values: dict[str, int | None], kind: str = "") -> Chart:
     unit, word = (GIB, "GiB") if max((value or 0 for value in values.values()), default=0) >= GIB else (MIB, "MiB")
-    return _bar(record, title, word, {name: None if value is None else value / unit for name, value in values.items()})
+    return _bar(record, title, word + kind, {name: None if value is None else value / unit for name, value in values.items()})
 
 
 def _bar(record: dict[str, Any], title: str, unit: str, values: dict[str, float | None]) -> Chart:

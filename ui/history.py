@@ -12,6 +12,7 @@ from typing import Any
 from inference.lane_record import held, lane_title, shown_run
 from inference.markdown import escape
 from inference.series_table import short
+from inference.table import conditions
 from inference.units import UNKNOWN, rate, seconds, size, times
 from ui.tabs import Tabs
 
@@ -89,6 +90,7 @@ def side_by_side(first: Record, second: Record) -> str:
     for name in [name for name in first["lanes"] if name in second["lanes"]]:
         a, b = first["lanes"][name], second["lanes"][name]
         rows.append(f"| **{escape(_title(name, b))}** | | | |")
+        rows.append(f"| Conditions | {escape(conditions(first, a))} | {escape(conditions(second, b))} | |")
         rows += [_row(title, read(a), read(b), words, *more_or_less) for title, read, words, more_or_less in FIGURES]
     apart = [name for name in {**first["lanes"], **second["lanes"]} if (name in first["lanes"]) != (name in second["lanes"])]
     note = f"\n\nOnly in one of the two: {', '.join(apart)}." if apart else ""
