@@ -11,10 +11,18 @@
 #define W 8       /* floats in a vector */
 #define BLOCK 768 /* columns of w converted at a time */
 #define GROUP 6   /* rows of w converted at a time */
+#ifndef P         /* rows of x side by side in a panel: a whole vector of the widest kind */
+#if defined(__AVX512F__)
+#define P 16
+#else
+#define P 8
+#endif
+#endif
 
 #define UNROLL _Pragma("GCC unroll 6")
 
 typedef float vf __attribute__((vector_size(W * 4)));
+typedef float pf __attribute__((vector_size(P * 4)));
 typedef uint32_t vu __attribute__((vector_size(W * 4)));
 typedef uint16_t vh __attribute__((vector_size(W * 2)));
 
@@ -41,12 +49,14 @@ static inline vf load_f16(const uint16_t *p) { vf v; for (int i = 0; i < W; i++)
 
 static inline float total(vf v) { float s = 0; for (int i = 0; i < W; i++) s += v[i]; return s; }
 
-/* x (m rows of k) as panels of W rows, a panel's W values of a column side by side; rows past m are 0. */
+static inline pf load_panel(const float *p) { pf v; memcpy(&v, p, sizeof v); return v; }
+
+/* x (m rows of k) as panels of P rows, a panel's P values of a column side by side; rows past m are 0. */
 static void pack(const float *x, long m, long k, float *panels, int threads) {
     #pragma omp parallel for num_threads(threads) schedule(static) collapse(2)
-    for (long p = 0; p < (m + W - 1) / W; p++) for (long i = 0; i < k; i += W) {
-        float *out = panels + p * k * W + i * W;
-        for (int r = 0; r < W; r++) for (int j = 0; j < W; j++) out[j * W + r] = p * W + r < m ? x[(p * W + r) * k + i + j] : 0;
+    for (long p = 0; p < (m + P - 1) / P; p++) for (long i = 0; i < k; i += W) {
+        float *out = panels + p * k * P + i * P;
+        for (int r = 0; r < P; r++) for (int j = 0; j < W; j++) out[j * P + r] = p * P + r < m ? x[(p * P + r) * k + i + j] : 0;
     }
 }
 
@@ -54,28 +64,25 @@ static void pack(const float *x, long m, long k, float *panels, int threads) {
  * two columns at a time instead. Either way 12 sums, 2 vectors of x and a weight fill the registers: 95 % of the processor's peak. */
 static inline __attribute__((always_inline)) void tile(
     const int two, const float *panels, long k, const float *s, long width, float *sums, long stride) {
-    vf a[2][GROUP];
-    for (int r = 0; r < GROUP; r++) for (int p = 0; p < 2; p++) a[p][r] = two || p == 0 ? load_f32(sums + r * stride + p * W) : (vf){0};
+    pf a[2][GROUP];
+    for (int r = 0; r < GROUP; r++) for (int p = 0; p < 2; p++) a[p][r] = two || p == 0 ? load_panel(sums + r * stride + p * P) : (pf){0};
     for (long i = 0; i < width; i += 2 - two) {
-        vf x[2] = {load_f32(panels + i * W), load_f32(panels + (two ? k * W + i * W : i * W + W))};
-        UNROLL for (int r = 0; r < GROUP; r++) for (int p = 0; p < 2; p++) {
-            float f = s[r * BLOCK + i + (two ? 0 : p)]; vf w = {f, f, f, f, f, f, f, f};
-            a[p][r] += w * x[p];
-        }
+        pf x[2] = {load_panel(panels + i * P), load_panel(panels + (two ? k * P + i * P : i * P + P))};
+        UNROLL for (int r = 0; r < GROUP; r++) for (int p = 0; p < 2; p++) a[p][r] += (s[r * BLOCK + i + (two ? 0 : p)] - (pf){0}) * x[p];
     }
     if (!two) for (int r = 0; r < GROUP; r++) a[0][r] += a[1][r];
-    for (int r = 0; r < GROUP; r++) for (int p = 0; p <= two; p++) memcpy(sums + r * stride + p * W, &a[p][r], sizeof(vf));
+    for (int r = 0; r < GROUP; r++) for (int p = 0; p <= two; p++) memcpy(sums + r * stride + p * P, &a[p][r], sizeof(pf));
 }
 
 /* y = x w' for many rows: GROUP rows of w at a time are converted by WEIGHTS into a scratch that stays in the first-level cache. */
 #define MANY_ROWS(WEIGHTS)                                                                                               \
-    long count = (m + W - 1) / W, stride = count * W;                                                                     \
-    float *panels = aligned_alloc(64, (size_t)(count * k * W * 4 + 63) / 64 * 64);                                         \
+    long count = (m + P - 1) / P, stride = count * P;                                                                     \
+    float *panels = aligned_alloc(64, (size_t)(count * k * P * 4 + 63) / 64 * 64);                                         \
     pack(x, m, k, panels, threads);                                                                                       \
     _Pragma("omp parallel num_threads(threads)")                                                                          \
     {                                                                                                                     \
         float s[GROUP * BLOCK] __attribute__((aligned(64)));                                                              \
-        float *sums = aligned_alloc(64, (size_t)GROUP * stride * 4);                                                       \
+        float *sums = aligned_alloc(64, ((size_t)GROUP * stride * 4 + 63) & ~(size_t)63);                                                 \
         _Pragma("omp for schedule(static)")                                                                               \
         for (long q = 0; q < (n + GROUP - 1) / GROUP; q++) {                                                              \
             long r0 = q * GROUP, rows = n - r0 < GROUP ? n - r0 : GROUP;                                                  \
@@ -86,8 +93,8 @@ static inline __attribute__((always_inline)) void tile(
                     vf v = WEIGHTS; memcpy(s + r * BLOCK + i, &v, sizeof v);                                              \
                 }                                                                                                         \
                 for (long p = 0; p < count; p += 2) {                                                                     \
-                    if (p + 1 < count) tile(1, panels + (p * k + c) * W, k, s, width, sums + p * W, stride);              \
-                    else tile(0, panels + (p * k + c) * W, k, s, width, sums + p * W, stride);                            \
+                    if (p + 1 < count) tile(1, panels + (p * k + c) * P, k, s, width, sums + p * P, stride);              \
+                    else tile(0, panels + (p * k + c) * P, k, s, width, sums + p * P, stride);                            \
                 }                                                                                                         \
             }                                                                                                             \
             for (long j = 0; j < m; j++) for (long r = 0; r < rows; r++) y[j * n + r0 + r] = sums[r * stride + j];       \
