@@ -19,14 +19,6 @@ def folder(request, tmp_path_factory):
     return make_checkpoint(tmp_path_factory.mktemp("tiny") / request.param, request.param)
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    found = cpu_library.load(tmp_path_factory.mktemp("kernels"))
-    if found is None:
-        pytest.skip("no C compiler")
-    return found
-
-
 def read(folder, compact_too=True):
     return loading.read(folder, "cpu:fp32", compact_too)
 

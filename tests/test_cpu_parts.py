@@ -9,16 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from inference import cpu_library, cpu_parts
+from inference import cpu_parts
 from tests.tiny import make_checkpoint
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    found = cpu_library.load(tmp_path_factory.mktemp("kernels"))
-    if found is None:
-        pytest.skip("no C compiler")
-    return found
 
 
 @pytest.fixture(autouse=True)
