@@ -20,7 +20,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from inference.cpu_library import VECTOR, Library
 
 log = logging.getLogger(__name__)
-MOST_ROWS = 128  # with more, torch's own attention, which works in blocks, is the faster one
+MOST_ROWS = 128  # ours reads all keys for each row; for more rows torch's own, which works in blocks, is left in place
 MOST_WIDTH = 256
 TOLERANCE = 1e-5
 Wrapped = Callable[..., Any]

@@ -115,6 +115,7 @@ class Lane:
         self.decoder = decoder
         self.facts = replace(facts, has_chat_template=bool(self.tokenizer.chat_template))
         self._spans = spans
+        self._measure_load()
         if self.name == "cuda:nf4":
             from inference.fast.background import FastPath
 
@@ -133,8 +134,11 @@ class Lane:
 
     def _loaded(self) -> Loaded:
         assert self.facts is not None
-        figures = LoadFigures(sum(self._spans.values()), self._spans, peak_ram_bytes=self.ram.peak(), peak_vram=self._vram())
-        return Loaded(self.facts, figures, self.path_pending)
+        return Loaded(self.facts, self._figures, self.path_pending)
+
+    def _measure_load(self) -> None:
+        """The load's figures as it ends; what runs need later is not the load's."""
+        self._figures = LoadFigures(sum(self._spans.values()), self._spans, peak_ram_bytes=self.ram.peak(), peak_vram=self._vram())
 
     def change_over(self, report: Callable[[Loading], None]) -> Loaded | None:
         """The lane anew once the faster path has come, or is known not to; None until then. Call it between runs."""
@@ -151,6 +155,7 @@ class Lane:
         self._spans["fast path"] = self.fast.seconds
         kernel = "own CUDA kernels, captured" if self.fast.decoder else f"bitsandbytes (no captured path: {self.fast.reason})"
         self.facts = replace(self.facts, kernel=kernel)
+        self._measure_load()
 
     def _decoder_for(self, prompt_tokens: int, limit: int) -> Decoder:
         assert self.decoder is not None

@@ -23,8 +23,8 @@ from inference.settings import Settings
 log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 # How long an OpenMP thread spins before it sleeps. With GNU's default two lanes on the same cores decode together at
-# 0.5 tokens/s: each waits, spinning, on cores that the other needs. At 3,000 they reach 8; alone, 4-bit
-# falls from 18.8 to 16.3 tokens/s and FP32 from 45.2 to 44.5 (medians of 9, taken in alternation).
+# 0.5 tokens/s: each waits, spinning, on cores that the other needs. At 3,000 they reach 8. A lane alone: 4-bit
+# 19.4 tokens/s for 19.9 with the default, FP32 41.4 for 40.8 (medians of 9, taken in alternation).
 OPENMP = {"GOMP_SPINCOUNT": "3000"}
 
 

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     request.check()
     output.check_targets(options)
     series = Series(prompts, skipped)
-    for line in series_table.skipped_lines(series):
+    for line in series.skipped.words():
         print(line, file=sys.stderr)
     bar = Bar(len(prompts))
     engine = Engine(settings)

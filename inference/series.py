@@ -35,12 +35,13 @@ class Series:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self, engine: Engine, request: Request, mode: str = "auto", repeats: int = 1, on_progress: OnProgress | None = None) -> Iterator[dict[str, Any]]:
-        """Answer each prompt on all lanes; gives each record as it is done, after a warm-up that is not counted.
+        """Answer each prompt on all lanes; gives each record as it is done, after warm-ups that are not counted.
 
         A prompt that a lane can't answer is told in its record, and the next one follows.
         """
-        first = replace(request, prompt=self.prompts[0].text, max_new_tokens=min(WARM_UP_TOKENS, request.max_new_tokens))
-        warm_up(engine, first, mode=mode, on_progress=on_progress, stop=self.stop)
+        if repeats == 1:  # with more, every comparison has warm-ups of its own
+            first = replace(request, prompt=self.prompts[0].text, max_new_tokens=min(WARM_UP_TOKENS, request.max_new_tokens))
+            warm_up(engine, first, mode=mode, on_progress=on_progress, stop=self.stop)
         for prompt in self.prompts:
             if self.stop.is_set():
                 return

@@ -79,11 +79,6 @@ def how_far(series: Series) -> str:
     return words + "."
 
 
-def skipped_lines(series: Series) -> list[str]:
-    """A sentence for each of the first lines that were left out, and one for all others."""
-    return series.skipped.words()
-
-
 def text(series: Series) -> str:
     """The series for a terminal."""
     heads = prompt_heads(list(series.records[0]["lanes"])) if series.records else []
@@ -96,17 +91,17 @@ def _aligned(rows: list[list[str]]) -> str:
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
-def median_markdown(series: Series) -> str:
-    """The medians by lane as a Markdown table, and how far the series came."""
-    return f"{_table([MEDIAN_HEADS, *median_rows(series)])}\n\n{how_far(series)}" if series.records else how_far(series)
+def median_markdown(series: Series) -> list[str]:
+    """The medians by lane as a Markdown table, in a list that is empty while nothing is done."""
+    return [_table([MEDIAN_HEADS, *median_rows(series)])] if series.records else []
 
 
 def markdown(series: Series) -> str:
     """The whole series: medians, every prompt's row, the lines left out."""
-    parts = ["## Prompts, measured", median_markdown(series)]
+    parts = ["## Prompts, measured", *median_markdown(series), how_far(series)]
     if series.records:
         parts.append(_table([prompt_heads(list(series.records[0]["lanes"])), *map(prompt_cells, series.records)]))
-    return "\n\n".join([*parts, *skipped_lines(series)]) + "\n"
+    return "\n\n".join([*parts, *series.skipped.words()]) + "\n"
 
 
 def _table(rows: list[list[str]]) -> str:

@@ -75,9 +75,10 @@ def test_a_lane_tells_once_that_the_compiled_step_will_not_come(tmp_path, monkey
     monkeypatch.setattr(compiling, "command", lambda *_: ["sh", "-c", "read wait; exit 1"])
     monkeypatch.setattr(compiling, "compiler", lambda: "g++")
     lane = Lane("cpu:fp32", Settings(model_id=str(make_checkpoint(tmp_path / "llama", "llama")), cache_dir=str(tmp_path / "cache")))
-    lane.load(lambda _: None)
+    load = lane.load(lambda _: None).load
     lane.compile_beside()
     assert lane.path_pending and lane.change_over(lambda _: None) is None
     lane.compiler.child.stdin.close()
     lane.compiler.thread.join(10)
-    assert lane.change_over(lambda _: None).path_pending is False
+    told = lane.change_over(lambda _: None)
+    assert told.path_pending is False and told.load == load

@@ -21,7 +21,7 @@ from ui.api import compare_endpoint
 from ui.fork import BUTTON, ForkViewer
 from ui.handlers import Page
 from ui.history_tab import HistoryTab
-from ui.prompts_tab import PromptsTab
+from ui.prompts_tab import MODES, PromptsTab
 from ui.results import Results
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -166,7 +166,7 @@ def _settings() -> list[Any]:
                 info="Chat wraps the prompt as the model was trained; raw lets it continue the text.", min_width=260,
             )  # fmt: skip
             mode = gr.Radio(
-                [("Automatic", "auto"), ("Together", "together"), ("In turn", "in-turn")], value="auto", label="Mode",
+                MODES, value="auto", label="Mode",
                 info="Together runs the lanes at once; in turn, one after the other, so that none slows another. Automatic: in turn where they share a device.",
                 min_width=260,
             )  # fmt: skip

@@ -74,13 +74,9 @@ class Histories:
 def line(record: Record) -> str:
     """A comparison in one line: time, prompt, lanes with their key figures."""
     lanes = "; ".join(
-        f"{_title(name, lane)} {rate(lane['median']['decode_tps'])}, {seconds(lane['median']['total_s'])}" for name, lane in record["lanes"].items()
+        f"{lane_title(lane, name)} {rate(lane['median']['decode_tps'])}, {seconds(lane['median']['total_s'])}" for name, lane in record["lanes"].items()
     )
     return f"{record['created'][11:19]} UTC · {short(record['request']['prompt'], 48)} · {lanes}"
-
-
-def _title(name: str, lane: Record) -> str:
-    return lane_title(lane) if lane["precision"] else name
 
 
 def side_by_side(first: Record, second: Record) -> str:
@@ -89,7 +85,7 @@ def side_by_side(first: Record, second: Record) -> str:
     rows += [f"| **Prompt** | {escape(short(first['request']['prompt']))} | {escape(short(second['request']['prompt']))} | |"]
     for name in [name for name in first["lanes"] if name in second["lanes"]]:
         a, b = first["lanes"][name], second["lanes"][name]
-        rows.append(f"| **{escape(_title(name, b))}** | | | |")
+        rows.append(f"| **{escape(lane_title(b, name))}** | | | |")
         rows.append(f"| Conditions | {escape(conditions(first, a))} | {escape(conditions(second, b))} | |")
         rows += [_row(title, read(a), read(b), words, *more_or_less) for title, read, words, more_or_less in FIGURES]
     apart = [name for name in {**first["lanes"], **second["lanes"]} if (name in first["lanes"]) != (name in second["lanes"])]

@@ -34,7 +34,7 @@ MOST_PROMPTS = 1000
 MOST_ROWS = 50  # sent anew after each prompt while a file runs
 ABOUT = (
     "Upload a **txt** file (a prompt a line), or **csv** or **jsonl** with `prompt` and, if you like, `expected`. Each prompt is answered by every lane, "
-    "greedily, in the chat format, after one warm-up that is not counted. A line that can't be used is named and left out. "
+    "greedily, in the chat format, after warm-ups that are not counted. A line that can't be used is named and left out. "
     "The file is deleted from the server within two hours; the rows are kept in its memory until you close or reload this tab."
 )
 WIDTHS = {"line": "60px", "prompt": "260px", "first token": "110px", "answer": "340px"}
@@ -152,7 +152,7 @@ def rows(series: Series, most: int = MOST_PROMPTS) -> Any:
 
 
 def _medians(series: Series) -> str:
-    return "\n\n".join([series_table.median_markdown(series).rpartition("\n\n")[0], *series_table.skipped_lines(series)])
+    return "\n\n".join([*series_table.median_markdown(series), *series.skipped.words()])
 
 
 class Watched:
