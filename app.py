@@ -18,9 +18,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NoReturn
 
-from inference.engine import Engine, Starter
+from inference.engine.engine import Engine, Starter
+from inference.engine.process import start_worker
 from inference.errors import InferenceError
-from inference.process import start_worker
 from inference.settings import VARIABLES, Settings, from_env
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from page_fixtures import until
-from tiny import make_checkpoint
 
-from inference.compare import compare
-from inference.engine import Engine
+from inference.engine.compare import compare
+from inference.engine.engine import Engine
 from inference.events import Request
 from inference.settings import Settings
+from tests.support.page_fixtures import until
+from tests.support.tiny import make_checkpoint
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 

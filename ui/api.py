@@ -11,8 +11,8 @@ from typing import Any
 
 import gradio as gr
 
-from inference.compare import compare as run_comparison
-from inference.engine import Engine
+from inference.engine.compare import compare as run_comparison
+from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import MODES, Request
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import gradio as gr
 
-from inference.engine import Engine, LaneStatus
+from inference.engine.engine import Engine, LaneStatus
 from inference.settings import Settings
 from ui import render
 from ui.api import compare_endpoint

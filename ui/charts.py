@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from inference.lane_record import DEVICES, ENDED, held, shown_run
+from inference.record.lanes import DEVICES, ENDED, held, shown_run
 from inference.units import UNKNOWN, rate, seconds, size
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from inference.export import ENDINGS
+from inference.record.export import ENDINGS
 
 FORMAT_CHOICES = [("Markdown", "markdown"), ("JSON", "json"), ("CSV", "csv")]
 NOTHING = "There is nothing to download any more. Run it again."

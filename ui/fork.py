@@ -13,12 +13,12 @@ from typing import Any
 
 import gradio as gr
 
-from inference.answers import AnswerQuality, one_answer
 from inference.errors import InferenceError
-from inference.fork import NEAR_TIE_NATS, Choice, Fork
-from inference.quality import ENOUGH_POSITIONS, Figures
-from inference.teacher import REFERENCES
-from inference.usual import USUAL
+from inference.quality.answers import AnswerQuality, one_answer
+from inference.quality.figures import ENOUGH_POSITIONS, Figures
+from inference.quality.fork import NEAR_TIE_NATS, Choice, Fork
+from inference.quality.scorer import REFERENCES
+from inference.record.scale import USUAL
 from ui import badge
 from ui.badge import escape
 from ui.handlers import FAULT, Page

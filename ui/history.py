@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from inference.lane_record import held, lane_title, shown_run
-from inference.markdown import escape
-from inference.series_table import short
-from inference.table import conditions
+from inference.record.lanes import held, lane_title, shown_run
+from inference.record.markdown import escape
+from inference.record.table import conditions
+from inference.series.table import short
 from inference.units import UNKNOWN, rate, seconds, size, times
 from ui.tabs import Tabs
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from inference.export import export
+from inference.record.export import export
 from ui.download import FORMAT_CHOICES, Download, ready
 from ui.handlers import Page
 from ui.history import MOST_KEPT, Record, side_by_side

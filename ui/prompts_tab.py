@@ -15,13 +15,13 @@ from typing import Any
 
 import gradio as gr
 
-from inference import series_table
 from inference.errors import InferenceError
 from inference.events import MAX_NEW_TOKENS_LIMIT, Request
-from inference.export import to_csv, to_json
 from inference.progress import Progress
-from inference.prompts import KINDS, read_prompts
-from inference.series import Series
+from inference.record.export import to_csv, to_json
+from inference.series import table
+from inference.series.prompts import KINDS, read_prompts
+from inference.series.series import Series
 from ui.api import whole
 from ui.badge import escape
 from ui.download import FORMAT_CHOICES, Download, ready
@@ -131,7 +131,7 @@ class PromptsTab:
 def in_format(series: Series, format: str) -> str:
     """A series as Markdown, CSV or JSON."""
     if format == "markdown":
-        return series_table.markdown(series)
+        return table.markdown(series)
     return to_csv(series.records) if format == "csv" else to_json([series.as_dict()])
 
 
@@ -141,9 +141,9 @@ def rows(series: Series, most: int = MOST_PROMPTS) -> Any:
     shown = records[-most:]
     if not shown:
         return gr.skip()
-    heads = series_table.prompt_heads(list(shown[0]["lanes"]))
+    heads = table.prompt_heads(list(shown[0]["lanes"]))
     return gr.Dataframe(
-        value=[series_table.prompt_cells(record) for record in shown],
+        value=[table.prompt_cells(record) for record in shown],
         headers=heads,
         visible=True,
         label="Prompts" if len(shown) == len(records) else f"The last {len(shown)} prompts; all of them at the end",
@@ -152,7 +152,7 @@ def rows(series: Series, most: int = MOST_PROMPTS) -> Any:
 
 
 def _medians(series: Series) -> str:
-    return "\n\n".join([*series_table.median_markdown(series), *series.skipped.words()])
+    return "\n\n".join([*table.median_markdown(series), *series.skipped.words()])
 
 
 class Watched:
@@ -194,7 +194,7 @@ class Watched:
             lanes = ", ".join(f"{names.get(lane, lane)} {phase}" for lane, phase in list(self._lanes.items())) or "warming up"
             words, detail = f"{stopping}{done} of {total} prompts done", f"{lanes} · {time.monotonic() - self._began:.0f} s"
         else:
-            words, detail = series_table.how_far(self._series), f"{time.monotonic() - self._began:.0f} s"
+            words, detail = table.how_far(self._series), f"{time.monotonic() - self._began:.0f} s"
         return (
             f'<progress max="{total}" value="{done}" aria-label="Prompts done"></progress>'
             f'<div class="status"><span role="status" aria-live="polite">{escape(words)}</span><span class="clock" aria-hidden="true">{escape(detail)}</span></div>'

@@ -10,7 +10,7 @@ import html
 import re
 from typing import Any
 
-from inference.engine import LaneStatus
+from inference.engine.engine import LaneStatus
 from inference.events import LaneFacts, Loading
 from inference.progress import Progress
 from inference.timing import Timings

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from inference.markdown import markdown_code, markdown_summary, markdown_table
+from inference.record.markdown import markdown_code, markdown_summary, markdown_table
 from ui import charts
 from ui.handlers import Page
 

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from inference.engine.runs import Comparison, Run
 from inference.errors import InferenceError
 from inference.progress import Progress
-from inference.runs import Comparison, Run
 
 MOST_SESSIONS = 500
 STILL_RUNNING = "A comparison is still running. Wait for it, or stop it first."

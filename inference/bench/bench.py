@@ -1,0 +1,202 @@
+"""Our lanes against plain `generate`: same weights, same prompt, greedy, two resident processes alternating A B A B.
+
+In: settings and a prompt. Out: per lane the medians of both ways, ours / plain, whether the tokens are equal, and,
+where they are not, whether the first fork is a near tie. Loads are those of the two fresh processes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inference.bench.bandwidth import read_bandwidth
+from inference.bench.logits import logits
+from inference.bench.table import bench_table, row
+from inference.engine.compare import answer, warm_up
+from inference.engine.engine import Engine
+from inference.engine.process import start_plain_worker
+from inference.errors import InferenceError
+from inference.events import Done, LaneFacts, LoadFigures, Request
+from inference.quality.fork import first_difference
+from inference.settings import Settings
+
+FIGURES = ("decode_tps", "ttft_s", "prefill_tps", "total_s")
+RATIOS = {"decode": "decode_tps", "ttft": "ttft_s", "total": "total_s", "load": "load_s", "memory": "weights_bytes"}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way of answering: its process, and what it measured."""
+
+    engine: Engine
+    lane: str
+    runs: list[Done]
+
+    def ask(self, request: Request) -> Done:
+        """One answer; raises InferenceError when the lane fails."""
+        return answer(self.engine, self.lane, request)
+
+    @property
+    def facts(self) -> LaneFacts:
+        """What the lane's process says of the loaded model."""
+        facts = self.engine.status()[0].facts
+        assert facts is not None
+        return facts
+
+    def figures(self) -> dict[str, Any]:
+        """Medians over the runs, with the load and the memory."""
+        load = self.engine.status()[0].load or LoadFigures(0.0)
+        found: dict[str, Any] = {name: _median([getattr(run.timings, name) for run in self.runs]) for name in FIGURES}
+        last = self.runs[-1]
+        return found | {
+            "load_s": load.total_s, "load_spans": load.spans, "weights_bytes": self.facts.weights_bytes, "n": len(self.runs), "path": last.path,
+            "new_tokens": len(last.token_ids), "prompt_tokens": last.prompt_tokens, "threads": self.facts.threads,
+            "ram_uss": last.ram.uss if last.ram else None, "ram_rss_peak": last.ram.rss_peak if last.ram else None,
+            "vram_reserved": last.vram.reserved if last.vram else None,
+        }  # fmt: skip
+
+
+def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = (), positions: int = 0) -> dict[str, Any]:
+    """The benchmark of each lane of the settings, one lane after the other, with `peers` beside; raises InferenceError.
+
+    With `positions`, the log-probabilities of both ways on so many positions of a fixed text are held together as well.
+
+    On the CPU the peers take part in each round; on a GPU, which may not hold them all, they come afterwards. Each row is
+    said as soon as it is measured, so that a bench that is cut off loses none of them.
+    """
+    if request.temperature:
+        raise InferenceError("The bench compares greedy answers. Leave the temperature at 0.")
+    _check_peers(settings.lanes, peers)
+    found = {}
+    for lane in settings.lanes:
+        alone = replace(settings, lanes=(lane,))
+        beside, after = (peers, ()) if lane.startswith("cpu") else ((), peers)
+        found[lane] = bench_lane(alone, request, rounds, say, beside, positions)
+        say(bench_table({"lanes": found}))
+        for peer in after:
+            found[lane]["peers"][peer] = bench_peer(alone, peer, request, rounds, say)
+            say(" | ".join(row(lane, peer, found[lane]["peers"][peer])))
+    return {"lanes": found}
+
+
+def _check_peers(lanes: Sequence[str], peers: Sequence[str]) -> None:
+    """Raise InferenceError, before anything is loaded, for a peer that can't stand beside one of the lanes."""
+    for lane in lanes:
+        if "bf16" in peers and not lane.startswith("cuda"):
+            raise InferenceError(f"The peer bf16 runs on a GPU, so it can't stand beside {lane}. Leave it out, or name --lanes cuda:nf4.")
+        if "llama.cpp" in peers and lane != "cpu:fp32":
+            raise InferenceError(f"The peer llama.cpp is measured in FP32 on the CPU, so it can't stand beside {lane}. Leave it out, or name --lanes cpu:fp32.")
+
+
+def peer_side(settings: Settings, peer: str) -> Side:
+    """The process of another way of answering, not started yet."""
+    lane, start = settings.lanes[0], start_plain_worker
+    if peer == "bf16":
+        lane = lane.split(":")[0] + ":bf16"
+    else:
+        start = partial(start_plain_worker, way=peer)
+    return Side(Engine(replace(settings, lanes=(lane,)), start), lane, [])
+
+
+def bench_peer(settings: Settings, peer: str, request: Request, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Another way on the same machine, after the lane's processes have ended: its figures, in the same form."""
+    side = peer_side(settings, peer)
+    try:
+        side.engine.start()
+        for number in range(2 + rounds):
+            say(f"{side.lane}: {peer}, " + (f"warm-up {number + 1}" if number < 2 else f"round {number - 1} of {rounds}"))
+            done = side.ask(request)
+            if number >= 2:
+                side.runs.append(done)
+        return side.figures()
+    finally:
+        side.engine.close()
+
+
+def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = (), positions: int = 0) -> dict[str, Any]:
+    """One lane: loads, warm-ups until our path has settled, then `rounds` times plain, ours and each of `peers`."""
+    lane = settings.lanes[0]
+    plain, ours = (Side(engine, lane, []) for engine in (Engine(settings, start_plain_worker), Engine(settings)))
+    others = {peer: peer_side(settings, peer) for peer in peers}
+    sides = {"plain": plain, "ours": ours, **others}
+    try:
+        for name, side in sides.items():
+            side.engine.start()
+            say(f"{lane}: loading {name}")
+            side.ask(request)
+        say(f"{lane}: warming up, until our fastest path is ready")
+        warm_up(ours.engine, request)
+        for number in range(rounds):
+            say(f"{lane}: round {number + 1} of {rounds}")
+            for side in sides.values():
+                side.runs.append(side.ask(request))
+        result = _result(plain, ours, request)
+        if positions:
+            say(f"{lane}: the log-probabilities of {positions} positions")
+            result["logits"] = logits(plain, ours, positions)
+        result["peers"] = {peer: side.figures() for peer, side in others.items()}
+    finally:
+        for side in sides.values():
+            side.engine.close()
+    return result | _bandwidth(result["ours"]) if lane.startswith("cpu") else result
+
+
+def _bandwidth(ours: dict[str, Any]) -> dict[str, Any]:
+    """The machine's read bandwidth, now that nothing runs, and the share of it that reading all weights once a token comes to.
+
+    An embedding that is not the head too is counted, though only a row of it is read.
+    """
+    found = read_bandwidth(ours["threads"] or 1)
+    rate = ours["decode_tps"]
+    return {"read_bandwidth": found, "bandwidth_share": ours["weights_bytes"] * rate / found if rate else None}
+
+
+def _result(plain: Side, ours: Side, request: Request) -> dict[str, Any]:
+    left, right = plain.runs[-1], ours.runs[-1]
+    figures = {"plain": plain.figures(), "ours": ours.figures()}
+    ratio = {short: _divide(figures["ours"][key], figures["plain"][key]) for short, key in RATIOS.items()}
+    equal = all(run.token_ids == left.token_ids for run in [*plain.runs, *ours.runs])
+    return {
+        **figures,
+        "ratio": ratio,
+        "tokens_equal": equal,
+        "fork": None if left.token_ids == right.token_ids else fork(plain, ours, request, left.token_ids, right.token_ids),
+        "distinct_tokens": len(set(left.token_ids)),
+        "peers": {},
+    }
+
+
+def fork(plain: Side, ours: Side, request: Request, left: tuple[int, ...], right: tuple[int, ...]) -> dict[str, Any]:
+    """Where two answers part: plain's margin there, and how far the logits of the two ways are apart on plain's ids.
+
+    A near tie is a margin smaller than that difference: either token was as good.
+    """
+    index = first_difference(left, right)
+    assert index is not None
+    with tempfile.TemporaryDirectory() as folder:
+        a, b = (_logits(side, request, left, Path(folder) / f"{n}.npy") for n, side in enumerate((plain, ours)))
+    best = np.sort(a[min(index, len(a) - 1)])[-2:]
+    margin, difference = float(best[1] - best[0]), float(np.abs(a - b).max())
+    return {"index": index, "margin": margin, "max_logit_diff": difference, "near_tie": margin < difference}
+
+
+def _logits(side: Side, request: Request, ids: tuple[int, ...], file: Path) -> np.ndarray:
+    """Logits step by step while the answer is forced to be `ids`, shape (len(ids), vocabulary)."""
+    side.ask(replace(request, forced_ids=ids, logits_file=str(file), max_new_tokens=len(ids)))
+    return np.load(file)
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _divide(top: float | None, bottom: float | None) -> float | None:
+    return top / bottom if top is not None and bottom else None

@@ -1,0 +1,140 @@
+"""llama.cpp as a peer in the bench: the default model's values as an F32 GGUF, answered in a process of its own like a lane.
+
+Needs the development dependency `xllamacpp`. The values are those of our checkpoint: the packaged file's, rounded to bf16;
+its metadata and the order of its q and k rows stay as llama.cpp wants them.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inference.errors import InferenceError
+from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Request, Text
+from inference.lane.lane import Lane
+from inference.lane.probe import cuda_reason
+from inference.machine import cpu_threads
+from inference.models import default_model
+from inference.models.loading import tensors_of
+from inference.timing import Stopwatch
+
+CONTEXT = 2048
+SKIPPED = ("GGUF.", "general.architecture", "general.file_type", "general.quantization_version")
+
+
+class LlamaCppLane(Lane):
+    """The default model in F32 by llama.cpp, with as many threads as our lane takes; greedy only."""
+
+    def load(self, report: Callable[[Loading], None]) -> Loaded:
+        """Write the F32 file once, then load it; raises InferenceError for another model or without `xllamacpp`."""
+        self.prepare(report)
+        assert self.checkpoint is not None and self.tokenizer is not None
+        if self.checkpoint.revision != default_model.REVISION:
+            raise InferenceError("The peer llama.cpp answers only with the default model out of its package.")
+        try:
+            import xllamacpp
+        except ImportError:
+            raise InferenceError("The peer llama.cpp needs the package xllamacpp: pip install -r requirements-dev.txt.") from None
+        self.threads = cpu_threads(self.settings.threads, beside_gpu=cuda_reason() is None)
+        file = f32_file(self.settings.cache_path(), report)
+        began = time.perf_counter()
+        self.server = xllamacpp.Server(_parameters(xllamacpp, file, self.threads))
+        load_s = time.perf_counter() - began
+        self.facts = self._describe(f"xllamacpp {xllamacpp.__version__}")
+        return Loaded(self.facts, LoadFigures(load_s, {"read": load_s}, peak_ram_bytes=self.ram.peak()))
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the model is there."""
+        return self.facts is not None
+
+    def _describe(self, kernel: str) -> LaneFacts:
+        """The file holds the checkpoint's tensors, so they are counted there."""
+        assert self.checkpoint is not None and self.tokenizer is not None
+        parameters = sum(math.prod(shape) for _, shape in tensors_of(self.checkpoint.folder))
+        return LaneFacts(
+            model_id=self.checkpoint.id, revision=self.checkpoint.revision, architecture=self.config.architectures[0], parameters=parameters, device="cpu", device_name="",
+            precision="FP32", storage_dtype="float32", compute_dtype="float32", quantization=None, device_map="cpu", kernel=kernel,
+            threads=self.threads, kept_16bit=(), weights_bytes=4 * parameters, context_length=CONTEXT, has_chat_template=bool(self.tokenizer.chat_template),
+        )  # fmt: skip
+
+    def generate(self, run_id: str, request: Request, should_stop: Callable[[], bool]) -> Iterator[Prefill | Text | Done]:
+        """The whole answer at once, a stamp for each token's message; the ids are read back from the text."""
+        assert self.tokenizer is not None
+        prompt_ids, used = self.encode(request)
+        watch, pieces, last = Stopwatch(), list[str](), dict[str, Any]()
+
+        def arrived(message: dict[str, Any]) -> bool:
+            choice = message["choices"][0]
+            if choice["finish_reason"]:
+                last.update(reason=choice["finish_reason"], n=message["usage"]["completion_tokens"])
+            else:
+                watch.token()
+                pieces.append(choice["text"])
+            return False
+
+        t_start = watch.start()
+        yield Prefill(run_id, tuple(prompt_ids), used, t_start)
+        greedy = {"temperature": 0, "samplers": ["top_k"], "top_k": 1, "cache_prompt": False, "stream": True}
+        self.server.handle_completions({"prompt": prompt_ids, "n_predict": request.max_new_tokens, **greedy}, arrived)
+        if not pieces or last.get("n", 0) - len(pieces) not in (0, 1):  # the end mark has no message of its own
+            raise InferenceError(f"llama.cpp gave {len(pieces)} messages for {last.get('n')} tokens, so its times can't be read.")
+        self._runs += 1
+        answer = "".join(pieces)
+        ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
+        yield Text(run_id, answer, len(ids), watch.stamps[-1] - t_start)
+        yield Done(
+            run_id, last["reason"], answer, tuple(ids), len(prompt_ids), watch.timings(len(prompt_ids)), t_start=t_start,
+            ram=Ram(self.ram.peak(), self.ram.uss()), path="llama.cpp", warm=self._runs > 1,
+        )  # fmt: skip
+
+
+def _parameters(library: Any, file: Path, threads: int) -> Any:
+    found = library.CommonParams()
+    found.model.path = str(file)
+    found.n_ctx, found.n_parallel, found.n_gpu_layers, found.verbosity = CONTEXT, 1, 0, -1
+    found.cpuparams.n_threads = found.cpuparams_batch.n_threads = threads
+    return found
+
+
+def f32_file(cache: Path, report: Callable[[Loading], None]) -> Path:
+    """The default model as an F32 GGUF in the cache, made if it isn't there."""
+    target = cache / "peers" / "SmolLM2-135M-Instruct-F32.gguf"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".f32-") as temporary:
+            source = default_model.fetch_gguf(Path(temporary), report)
+            write_f32(source, Path(temporary) / "f32.gguf")
+            (Path(temporary) / "f32.gguf").replace(target)
+    return target
+
+
+def write_f32(source: Path, target: Path) -> None:
+    """`source`'s metadata and tensors as F32, each value rounded to bf16 as our checkpoint has it."""
+    import gguf
+
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(target, str(reader.fields["general.architecture"].contents()))
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    for name, field in reader.fields.items():
+        if not name.startswith(SKIPPED):
+            kind = field.types[0]
+            writer.add_key_value(name, field.contents(), kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, _as_bf16(gguf.dequantize(tensor.data, tensor.tensor_type)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _as_bf16(values: np.ndarray) -> np.ndarray:
+    """FP32 values rounded to the nearest bf16 (ties to even), as FP32."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)

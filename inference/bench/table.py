@@ -1,0 +1,79 @@
+"""The bench's result as a table for people, and the prompt of a given number of tokens that it may ask for."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any
+
+from inference.errors import InferenceError
+from inference.settings import Settings
+from inference.units import UNKNOWN, rate, seconds, size
+
+COLUMNS = ("lane", "way", "path", "decode", "first token", "total", "load", "weights", "n")
+
+
+def bench_table(result: dict[str, Any]) -> str:
+    """A row a lane and way, then the ratios and what was checked of the tokens."""
+    rows: list[tuple[str, ...]] = [COLUMNS]
+    for lane, found in result["lanes"].items():
+        rows += [row(lane, way, found[way]) for way in ("plain", "ours")]
+        rows += [row(lane, name, figures) for name, figures in found["peers"].items()]
+    widths = [max(len(cells[i]) for cells in rows) for i in range(len(COLUMNS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in rows]
+    return "\n".join([*lines, "", *(_check(lane, found) for lane, found in result["lanes"].items())])
+
+
+def row(lane: str, way: str, figures: dict[str, Any]) -> tuple[str, ...]:
+    """One way's figures in words, in the order of COLUMNS."""
+    return (
+        lane, way, figures.get("path") or UNKNOWN, rate(figures.get("decode_tps")), seconds(figures.get("ttft_s")), seconds(figures.get("total_s")),
+        seconds(figures.get("load_s")), size(figures.get("weights_bytes")), str(figures.get("n", UNKNOWN)),
+    )  # fmt: skip
+
+
+def _check(lane: str, found: dict[str, Any]) -> str:
+    ratios = ", ".join(f"{name} {value:.2f}" for name, value in found["ratio"].items() if value is not None)
+    fork = found["fork"]
+    if fork is None:
+        tokens = "the tokens are equal" if found["tokens_equal"] else "the tokens differ between rounds"
+    else:
+        kind = "a near tie" if fork["near_tie"] else "NOT a near tie"
+        tokens = f"the tokens part at {fork['index'] + 1}, {kind} (margin {fork['margin']:.3g}, largest logit difference {fork['max_logit_diff']:.3g})"
+    share = found.get("bandwidth_share")
+    memory = f"; decode reads its weights at {share:.0%} of the {found['read_bandwidth'] / 1e9:.1f} GB/s that this memory gives" if share else ""
+    return f"{lane}: ours / plain: {ratios}; {tokens}; {found['distinct_tokens']} distinct tokens{memory}{_logits(found.get('logits'))}"
+
+
+def _logits(found: dict[str, Any] | None) -> str:
+    if not found:
+        return ""
+    return (
+        f"; log-probabilities on {found['positions']} positions: ours at most {found['steps']:.2g} nat from plain's one at a time and "
+        f"{found['rows']:.2g} all at once, plain's own two ways {found['plain_ways']:.2g} apart"
+    )
+
+
+def prompt_of(tokens: int, settings: Settings) -> str:
+    """A raw text of exactly `tokens` tokens for the settings' model; raises InferenceError if none is found."""
+    from transformers import AutoTokenizer
+
+    from inference.models import checkpoints
+
+    tokenizer = AutoTokenizer.from_pretrained(checkpoints.find(settings.model_id, settings, lambda _: None).folder)
+    words = ("hello good morning may i see the menu and then tell me what you would order from it today " * (tokens // 8 + 1)).split()
+    counts = range(len(words) + 1)
+    count = bisect.bisect_left(counts, tokens, key=lambda n: len(tokenizer(" ".join(words[:n]))["input_ids"]))
+    text = " ".join(words[:count])
+    if len(tokenizer(text)["input_ids"]) == tokens:
+        return text
+    raise InferenceError(f"No prompt of exactly {tokens} tokens could be made. Try another --prompt-tokens.")
+
+
+def quoted(words: str) -> tuple[str, dict[str, Any]]:
+    """`NAME=DECODE_TPS,TTFT_S,TOTAL_S`, figures that somebody else measured -> a peer of the table; raises InferenceError."""
+    name, _, numbers = words.partition("=")
+    try:
+        decode_tps, ttft_s, total_s = (float(number) for number in numbers.split(","))
+    except ValueError:
+        raise InferenceError(f"--quote takes NAME=DECODE_TPS,TTFT_S,TOTAL_S, such as llama.cpp=239,0.0094,0.215, not {words!r}.") from None
+    return name, {"decode_tps": decode_tps, "ttft_s": ttft_s, "total_s": total_s, "path": "quoted, not measured", "quoted": True}

@@ -1,0 +1,178 @@
+"""`python -m inference compare | bench | quality | doctor`: the page's comparison on the command line, our lanes
+against plain `generate`, what 4 bits changed in the answers, and what can run here.
+
+Results go to stdout (with `--json -` nothing but the record), progress and faults to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+from dataclasses import replace
+from typing import Any
+
+from inference.cli import output
+from inference.cli import prompts as prompts_command
+from inference.cli import quality as quality_command
+from inference.engine.compare import compare, settle
+from inference.engine.engine import Engine
+from inference.errors import InferenceError
+from inference.events import FORMATS, MODES, Request
+from inference.progress import Progress
+from inference.record.quality import quality_table
+from inference.record.table import text_table
+from inference.record.verdict import verdict_text
+from inference.settings import Settings, from_env, parse_lanes
+
+log = logging.getLogger(__name__)
+DEFAULT_PROMPT = "hello good morning may i see the menu"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    options = _parser().parse_args(arguments)
+    try:
+        settings = _settings(options)
+        return int(options.command(options, settings))
+    except InferenceError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped.", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m inference", description="Compare a 4-bit lane with a full-precision lane.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    one = commands.add_parser("compare", help="one prompt, answered by each lane")
+    one.set_defaults(command=_compare)
+    asked = one.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--prompt")
+    asked.add_argument("--prompts", metavar="FILE", help="txt (a prompt a line), csv or jsonl with `prompt` and optional `expected`; Ctrl+C keeps what is done")
+    one.add_argument("--system", default="")
+    one.add_argument("--format", choices=FORMATS, default="chat", help="chat template, or the prompt as it is")
+    one.add_argument("--max-new-tokens", type=int, default=50)
+    one.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
+    one.add_argument("--seed", type=int, default=0)
+    one.add_argument("--mode", choices=MODES, default="auto", help="auto: in turn where two lanes share a device")
+    one.add_argument("--repeats", type=int, default=1, help="with more than 1, after a warm-up that is not counted")
+    one.add_argument("--quality", action="store_true", help="score the full-precision answer with every lane")
+    one.add_argument("--json", metavar="FILE", help="write the record there; - for stdout, and then nothing else")
+    one.add_argument("--csv", metavar="FILE", help="write a row a run there")
+    one.add_argument("--markdown", metavar="FILE", help="write the table there, ready for a model card")
+    ours = _bench_parser(commands)
+    quality = quality_command.add_parser(commands)
+    check = commands.add_parser("doctor", help="devices, versions, limits, and which models fit")
+    check.set_defaults(command=_doctor)
+    for command in (one, ours, quality, check):
+        command.add_argument("--model", help="Hub id, folder or shape:NAME (MODEL_ID)")
+        command.add_argument("--lanes", help="such as cuda:nf4,cpu:fp32 (LANES)")
+    return parser
+
+
+def _bench_parser(commands: Any) -> argparse.ArgumentParser:
+    ours: argparse.ArgumentParser = commands.add_parser("bench", help="each lane against plain generate, A B A B")
+    ours.set_defaults(command=_bench)
+    ours.add_argument("--prompt", default=DEFAULT_PROMPT)
+    ours.add_argument("--prompt-tokens", type=int, default=0, help="a raw prompt of just so many tokens instead")
+    ours.add_argument("--max-new-tokens", type=int, default=50)
+    ours.add_argument("--rounds", type=int, default=5)
+    ours.add_argument("--positions", type=int, default=0, help="also hold the log-probabilities of so many positions of a fixed text together")
+    ours.add_argument("--shape", help="random weights of that size (a name under examples/shapes)")
+    ours.add_argument("--peer", action="append", default=[], choices=("bf16", "static-compile", "llama.cpp"), help="another way beside it, may be given again")
+    ours.add_argument("--quote", action="append", default=[], metavar="NAME=TPS,TTFT,TOTAL", help="a row of figures measured elsewhere, marked as quoted")
+    return ours
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    settings = from_env()
+    if options.model:
+        settings = replace(settings, model_id=options.model)
+    if options.lanes:
+        settings = replace(settings, lanes=parse_lanes(options.lanes))
+    return settings
+
+
+def _compare(options: argparse.Namespace, settings: Settings) -> int:
+    if options.repeats < 1:
+        raise InferenceError(f"--repeats must be 1 or more, not {options.repeats}.")
+    if options.prompts and options.quality:
+        raise InferenceError("--quality scores one answer. For a file of prompts use: python -m inference quality --prompts FILE.")
+    if options.prompts:
+        return prompts_command.run(options, settings)
+    request = Request(options.prompt, options.system, options.format, options.max_new_tokens, options.temperature, options.seed)
+    request.check()
+    output.check_targets(options)
+    engine, status = Engine(settings), StatusLine()
+    engine.start()
+    try:
+        if kept := tuple(lane for lane in settings.lanes if lane.endswith(":nf4")):
+            settle(engine, kept, status.show)
+        record = compare(engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show, quality=options.quality)
+    finally:
+        engine.close()
+        status.clear()
+    tables = [text_table(record), verdict_text(record).replace("**", ""), *([quality_table(record["quality"])] if record["quality"] else [])]
+    written = output.give(options, [record], record, "\n\n".join(tables))
+    return 0 if written and all(lane["n"] for lane in record["lanes"].values()) else 1
+
+
+def _bench(options: argparse.Namespace, settings: Settings) -> int:
+    from inference.bench.bench import bench
+    from inference.bench.table import bench_table, prompt_of, quoted
+
+    if options.shape:
+        settings = replace(settings, model_id=f"shape:{options.shape}")
+    request = Request(options.prompt, max_new_tokens=options.max_new_tokens)
+    if options.prompt_tokens:
+        request = replace(request, prompt=prompt_of(options.prompt_tokens, settings), format="raw")
+    request.check()
+    quotes = dict(quoted(words) for words in options.quote)
+    result = bench(settings, request, options.rounds, lambda words: print(words, file=sys.stderr, flush=True), options.peer, options.positions)
+    for found in result["lanes"].values():
+        found["peers"] |= quotes
+    print(bench_table(result) + "\n\n" + json.dumps(result))
+    return 0
+
+
+def _doctor(options: argparse.Namespace, settings: Settings) -> int:
+    from inference.lane.doctor import report
+
+    lines, well = report(settings)
+    print("\n".join(lines))
+    return 0 if well else 1
+
+
+class StatusLine:
+    """One line on stderr that says where each lane is; on a pipe, a line whenever a phase changes."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, str] = {}
+        self._live = sys.stderr.isatty()
+
+    def show(self, lane: str, progress: Progress) -> None:
+        """Take over a lane's progress."""
+        words = progress.phase
+        if self._live and progress.phase == "decode":
+            words = f"decode {progress.n}"
+        elif progress.loading and progress.phase == "loading":
+            words = f"loading: {progress.loading.stage}"
+        if self._states.get(lane) != words:
+            self._states[lane] = words
+            line = " | ".join(f"{name} {state}" for name, state in self._states.items())
+            print(f"\r\033[K{line}" if self._live else line, end="" if self._live else "\n", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Leave an empty line behind."""
+        if self._live:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

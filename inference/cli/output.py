@@ -1,0 +1,94 @@
+"""Where the command line writes a comparison: `--json`, `--csv`, `--markdown`; `--json -` is stdout.
+
+Targets are tried before anything runs. At the end stdout comes first, then every file, so that one that can't be
+written takes nothing else with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from inference.errors import InferenceError
+from inference.record.export import to_csv
+from inference.record.markdown import markdown_all
+
+
+def check_targets(options: argparse.Namespace) -> None:
+    """Raise InferenceError before anything runs where a file could not be written."""
+    for flag, name in (("--csv", options.csv), ("--markdown", options.markdown)):
+        if name == "-":
+            raise InferenceError(f"{flag} can't go to stdout, only --json can. Name a file.")
+    for name in (options.json, options.csv, options.markdown):
+        check_file(name)
+
+
+def check_file(name: str | None) -> None:
+    """Raise InferenceError where no file could be written under `name` (nothing and - are fine); leaves no new file behind."""
+    if not name or name == "-":
+        return
+    path = Path(os.path.realpath(name))
+    try:
+        if not path.parent.is_dir():
+            raise InferenceError(f"The folder of {name} does not exist. Make it first, or name another.")
+        if path.is_dir():
+            raise InferenceError(f"{name} is a folder. Name a file in it.")
+        _try_to_open(path)
+    except OSError as error:
+        raise InferenceError(_sentence(name, error)) from error
+
+
+def _try_to_open(path: Path) -> None:
+    """Raises OSError; a pipe or a device is asked about only, since opening one may wait or be noticed."""
+    new = not path.exists()
+    if new or path.is_file():
+        with path.open("a"):
+            pass
+    elif not os.access(path, os.W_OK):
+        raise PermissionError("permission denied")
+    if new:
+        path.unlink()
+
+
+def give(options: argparse.Namespace, records: Sequence[dict[str, Any]], whole: dict[str, Any], tables: str, markdown: str | None = None) -> bool:
+    """Print `tables` (with --json - `whole` as JSON instead), then write each file that was asked for.
+
+    `markdown` stands in for the records' own. False where something could not be written, which stderr tells.
+    """
+    text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    done = [_print(text if options.json == "-" else tables + "\n")]
+    if options.json and options.json != "-":
+        done.append(put(options.json, text))
+    if options.csv:
+        done.append(put(options.csv, to_csv(records)))
+    if options.markdown:
+        done.append(put(options.markdown, markdown_all(records) if markdown is None else markdown))
+    return all(done)
+
+
+def put(name: str, text: str) -> bool:
+    """Write `text` as UTF-8 under `name`; False where that can't be, which stderr tells."""
+    try:
+        Path(name).write_text(text, encoding="utf-8", newline="")
+    except (OSError, UnicodeError) as error:
+        print(_sentence(name, error), file=sys.stderr)
+        return False
+    return True
+
+
+def _print(text: str) -> bool:
+    try:
+        print(text, end="", flush=True)
+    except (OSError, UnicodeError) as error:
+        print(f"The result can't be printed ({getattr(error, 'strerror', None) or error}).", file=sys.stderr)
+        return False
+    return True
+
+
+def _sentence(name: str, error: OSError | UnicodeError) -> str:
+    return f"{name} can't be written ({getattr(error, 'strerror', None) or error}). Name another file."

@@ -1,0 +1,134 @@
+"""`python -m inference quality`: how far a lane moved from full precision, on a text or on the answers to a file of prompts.
+
+In: parsed options and settings. Out: a table of figures on stdout, or the JSON alone; progress on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from inference.cli import output
+from inference.engine.engine import Engine
+from inference.errors import InferenceError
+from inference.events import Request
+from inference.quality.answers import record_of_prompts
+from inference.quality.scorer import choose, pieces, quality_record, text_spans
+from inference.record.quality import quality_table
+from inference.series.prompts import LeftOut, read_prompts
+from inference.settings import Settings
+
+SAMPLE_S = 0.02
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """The command's options."""
+    parser: argparse.ArgumentParser = commands.add_parser("quality", help="how far 4 bits moved from full precision, on a text or on a file of prompts")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--text", metavar="FILE", help="a text, scored in windows of 512 tokens")
+    what.add_argument("--prompts", metavar="FILE", help="prompts (txt, csv, jsonl; `expected` beside `prompt` if known): the answers are scored")
+    parser.add_argument("--format", choices=("chat", "raw"), default="chat", help="for --prompts")
+    parser.add_argument("--max-new-tokens", type=int, default=50, help="for --prompts")
+    parser.add_argument("--reference-model", metavar="MODEL", help="another checkpoint for the FP32 CPU lane (CPU_MODEL_ID)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there; - for stdout, and then nothing else")
+    parser.set_defaults(command=run)
+    return parser
+
+
+def run(options: argparse.Namespace, settings: Settings) -> int:
+    """Measure and print; raises InferenceError with one sentence for anything that can't be measured."""
+    settings = replace(settings, compile=False, cpu_model_id=options.reference_model or settings.cpu_model_id)
+    text, prompts, skipped = (_read(options.text), [], LeftOut()) if options.text else ("", *read_prompts(Path(options.prompts)))
+    output.check_file(options.json)
+    for words in skipped.words():
+        _say(words)
+    engine = Engine(settings)
+    engine.start()
+    began = time.perf_counter()
+    try:
+        with RssWatch(engine) as watch:
+            if options.text:
+                record = measure_text(engine, text)
+            else:
+                pattern = Request("-", format=options.format, max_new_tokens=options.max_new_tokens)
+                record = record_of_prompts(engine, prompts, pattern, _say)
+    finally:
+        engine.close()
+    record |= {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above(), "ram_peak": watch.peak()}
+    return 0 if _give(options.json, record) else 1
+
+
+def measure_text(engine: Engine, text: str) -> dict[str, Any]:
+    """`quality` of an engine's lanes on a text."""
+    reference, others = choose(engine)
+    spans = text_spans(reference, others, text)
+    began = time.perf_counter()
+    found = list(pieces(reference, others, spans, _say))
+    return {**quality_record(reference, others, found, "text"), "scoring_s": time.perf_counter() - began}
+
+
+class RssWatch:
+    """Samples the lane processes' RSS (mapped file pages count) from when each one's model is loaded."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._low: dict[str, int] = {}
+        self._high: dict[str, int] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rss", daemon=True)
+
+    def __enter__(self) -> RssWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def above(self) -> dict[str, int]:
+        """By lane, the peak RSS less the RSS when its model had been loaded, in bytes."""
+        return {name: self._high[name] - self._low[name] for name in self._high}
+
+    def peak(self) -> dict[str, int]:
+        """By lane, the peak RSS since its model had been loaded, libraries and model included, in bytes."""
+        return dict(self._high)
+
+    def _watch(self) -> None:
+        while not self._over.wait(SAMPLE_S):
+            pids = self._engine.pids()
+            for status in self._engine.status():
+                if status.facts and status.key in pids:
+                    self._sample(status.name, pids[status.key])
+
+    def _sample(self, name: str, pid: int) -> None:
+        try:
+            rss = psutil.Process(pid).memory_info().rss
+        except psutil.NoSuchProcess:
+            return
+        self._low.setdefault(name, rss)
+        self._high[name] = max(self._high.get(name, 0), rss)
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InferenceError(f"{file} can't be read ({error}). Give a UTF-8 text file.") from error
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+def _give(target: str | None, record: dict[str, Any]) -> bool:
+    text = json.dumps({"quality": record}, ensure_ascii=False)
+    print(text if target == "-" else quality_table(record), flush=True)
+    return target in (None, "-") or output.put(str(target), text + "\n")

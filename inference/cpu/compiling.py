@@ -1,0 +1,135 @@
+"""Compiles a model's decode step beside its lane: a child process at the lowest priority, held still while the lane runs.
+
+In: a lane's decoder and its checkpoint. Out: the decoder's `step`, set once the compiled one is there and was checked. A
+process of its own, because a compiler thread would hold the interpreter's lock against the run it should not delay.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from inference import child, machine
+
+log = logging.getLogger(__name__)
+NEEDED_BYTES = 2 * machine.GIB
+SIGKILL_AT_PARENTS_END = (1, int(signal.SIGKILL))
+
+
+class Compiler:
+    """One compilation in a child process; `on_done(path)` is called from a thread when it has succeeded."""
+
+    def __init__(self, folder: Path, path: Path, compact: bool, threads: int) -> None:
+        self.path, self.seconds = path, 0.0
+        self._command = command(folder, path, compact, threads)
+        self.child: subprocess.Popen[bytes] | None = None
+        self.thread: threading.Thread | None = None
+
+    def start(self, on_done: Callable[[Path], object]) -> None:
+        """Begin, unless there is no compiler or memory is short."""
+        if compiler() is None or machine.ram_available_bytes() < NEEDED_BYTES:
+            log.info("the decode step is not compiled: %s", "memory is short" if compiler() else "no C++ compiler is installed")
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.child = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            process_group=0, env=environment(self.path.parent),
+        )  # fmt: skip
+        self.thread = threading.Thread(target=self._wait, args=(self.child, on_done), name="compiling", daemon=True)
+        self.thread.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether the child is at work, or held."""
+        return self.child is not None and self.child.poll() is None
+
+    @property
+    def pending(self) -> bool:
+        """Whether a compiled step may still come: the child is at work, or its step is being checked."""
+        return self.thread is not None and self.thread.is_alive()
+
+    def hold(self, still: bool) -> None:
+        """Stop the child's clock while a run is measured, and let it go on afterwards."""
+        if self.child is not None and self.running:
+            _signal(self.child, signal.SIGSTOP if still else signal.SIGCONT)
+
+    def end(self) -> None:
+        """Give up."""
+        if self.child is not None and self.running:
+            _signal(self.child, signal.SIGKILL)
+
+    def _wait(self, child: subprocess.Popen[bytes], on_done: Callable[[Path], object]) -> None:
+        began = time.perf_counter()
+        assert child.stderr is not None
+        said = child.stderr.read().decode(errors="replace").strip().split("\n")
+        if child.wait() == 0:
+            self.seconds = time.perf_counter() - began
+            log.info("the decode step was compiled in %.0f s", self.seconds)
+            on_done(self.path)
+        else:
+            reason = next((line for line in reversed(said) if re.match(r"[\w.]*(Error|Exception)\b", line)), said[-1])
+            log.warning("the decode step could not be compiled (%s); decoding stays eager", reason[:500])
+
+
+def command(folder: Path, path: Path, compact: bool, threads: int) -> list[str]:
+    """What compiles the decode step of the checkpoint in `folder` into `path`."""
+    return [sys.executable, "-m", "inference.cpu.compiling", str(folder), str(path), "compact" if compact else "plain", str(threads)]
+
+
+def compiler() -> str | None:
+    """The C++ compiler that inductor would call."""
+    return shutil.which(os.environ.get("CXX") or "g++") or shutil.which("clang++")
+
+
+def _signal(child: subprocess.Popen[bytes], number: int) -> None:
+    try:
+        os.killpg(child.pid, number)
+    except (ProcessLookupError, PermissionError):
+        log.debug("the compiling process has ended")
+
+
+def environment(cache: Path) -> dict[str, str]:
+    """The child's environment: inductor's files under our cache, one job at a time."""
+    return child.environment(TORCHINDUCTOR_CACHE_DIR=str(cache), TORCHINDUCTOR_COMPILE_THREADS="1", CUDA_VISIBLE_DEVICES="")
+
+
+def _step_aside() -> None:
+    """Run only when nobody else wants to, and end with the parent."""
+    os.nice(19)
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(*SIGKILL_AT_PARENTS_END)
+    threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+
+
+def main(folder: str, path: str, storage: str, threads: str) -> None:
+    """Compile the decode step of the checkpoint in `folder` into `path`."""
+    _step_aside()
+    import torch
+
+    torch.set_num_threads(int(threads))
+    from inference.cpu import products, step
+    from inference.cpu.decoder import CpuDecoder
+    from inference.models import exact, loading
+
+    model = loading.read(Path(folder), "cpu:fp32", compact=storage == "compact")
+    exact.install(model, products.plain)
+    decoder = CpuDecoder(model)
+    cache = decoder.new_cache(4)
+    decoder.forward(torch.tensor([[3, 4, 5]]), cache)
+    step.make(model, cache, decoder.cache_name, Path(path))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,140 @@
+"""A comparison from beginning to end: submit, read every lane's events at once, return the record.
+
+What the page does in two branches, done in one call for the command line and the endpoint.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from inference.engine.engine import Engine
+from inference.engine.runs import Comparison, Run
+from inference.errors import InferenceError
+from inference.events import Done, Loading, Request
+from inference.progress import Progress
+from inference.record.build import build_record
+
+LOOK_S = 0.05
+MOST_SETTLE_S = 300.0
+OnProgress = Callable[[str, Progress], None]
+
+
+def compare(
+    engine: Engine, request: Request, lanes: tuple[str, ...] = (), mode: str = "auto", repeats: int = 1,
+    on_progress: OnProgress | None = None, quality: bool = False, stop: threading.Event | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The record of `request` on `lanes` (all of the engine's where none is named).
+
+    With more than one repeat warm-up comparisons go before and are not counted. Raises InferenceError for a bad
+    request; a lane that fails is told in its own part of the record. With `quality` the full-precision lane's answer is scored
+    by all lanes; where that can't be, `quality` holds the sentence under `error`. `stop`, once set, ends the runs at their
+    next token; the record then holds what there is.
+    """
+    outcomes: dict[str, list[Progress]] = {}
+    used = mode
+    if repeats > 1:
+        warm_up(engine, request, lanes, mode, on_progress, stop)
+    for _ in range(repeats):
+        if stop and stop.is_set():
+            break
+        comparison = engine.submit(request, lanes, mode)
+        results = read_all(engine, comparison, on_progress, stop)
+        used = comparison.mode
+        for key, progress in results.items():
+            outcomes.setdefault(key, []).append(progress)
+    record = build_record(engine.status(), request, used, outcomes)
+    return {**record, "quality": _quality(engine, outcomes, not request.temperature)} if quality else record
+
+
+def warm_up(
+    engine: Engine, request: Request, lanes: tuple[str, ...] = (), mode: str = "auto",
+    on_progress: OnProgress | None = None, stop: threading.Event | None = None,
+) -> None:  # fmt: skip
+    """Comparisons that are not counted, until each lane answers by its fastest path; raises InferenceError."""
+    settle(engine, (), on_progress, stop)
+    while not (stop and stop.is_set()):
+        read_all(engine, engine.submit(request, lanes, mode), on_progress, stop)
+        if all(lane.settled for lane in engine.status()) or not settle(engine, (), on_progress, stop):
+            return
+
+
+def settle(engine: Engine, lanes: tuple[str, ...] = (), on_progress: OnProgress | None = None, stop: threading.Event | None = None) -> bool:
+    """Wait while one of `lanes` (any where none is named) loads or has a faster path on its way.
+
+    False where that took longer than `MOST_SETTLE_S`, or `stop` was set.
+    """
+    began = time.perf_counter()
+    while not (stop and stop.is_set()) and time.perf_counter() - began < MOST_SETTLE_S:
+        waiting = [lane for lane in engine.status() if not lane.settled and (lane.key in lanes or not lanes)]
+        if not waiting:
+            return True
+        for lane in waiting:
+            if on_progress:
+                on_progress(
+                    lane.key, Progress(began, "loading", loading=lane.progress or Loading("making a faster path ready" if lane.path_pending else "starting"))
+                )
+        time.sleep(LOOK_S)
+    return False
+
+
+def _quality(engine: Engine, outcomes: dict[str, list[Progress]], greedy: bool) -> dict[str, Any]:
+    from inference.quality.answers import record_of_answer
+
+    try:
+        return record_of_answer(engine, {key: runs[-1] for key, runs in outcomes.items()}, greedy)
+    except InferenceError as error:
+        return {"error": str(error)}
+
+
+def answer(engine: Engine, lane: str, request: Request) -> Done:
+    """One lane's answer to `request`; raises InferenceError with its sentence when it fails."""
+    comparison = engine.submit(request, (lane,))
+    progress = read_all(engine, comparison)[lane]
+    if progress.done is None:
+        raise InferenceError(f"{lane}: {progress.error}")
+    return progress.done
+
+
+def read_all(engine: Engine, comparison: Comparison, on_progress: OnProgress | None = None, stop: threading.Event | None = None) -> dict[str, Progress]:
+    """Each lane's progress at its end, by configured lane name; all lanes are read at once, `stop` ends their runs."""
+    results: dict[str, Progress] = {}
+
+    def read(key: str, run: Run) -> None:
+        for progress in follow(engine, run):
+            results[key] = progress
+            if on_progress:
+                on_progress(key, progress)
+
+    threads = [threading.Thread(target=read, args=item, daemon=True) for item in comparison.runs.items()]
+    try:
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            if stop and stop.is_set():
+                _stop_all(engine, comparison)
+            for thread in threads:
+                thread.join(LOOK_S)
+    except BaseException:
+        _stop_all(engine, comparison)
+        raise
+    return results
+
+
+def _stop_all(engine: Engine, comparison: Comparison) -> None:
+    for run in comparison.runs.values():
+        engine.stop(run.id)
+
+
+def follow(engine: Engine, run: Run) -> Iterator[Progress]:
+    """The run's progress after each event and at each tick; closing the iterator stops the run."""
+    progress = Progress(since=time.perf_counter())
+    events = engine.events(run.id)
+    try:
+        for event in events:
+            progress = progress.apply(event, time.perf_counter())
+            yield progress
+    finally:
+        events.close()

@@ -1,0 +1,107 @@
+"""A lane's child process: start it, write requests, read events, end it. Knows nothing of runs or queues.
+
+One JSON object a line on the child's stdin and stdout; its stderr is the log. The child ends itself when its
+stdin closes, so none is left behind however this process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+from inference import child
+from inference.events import Event, decode
+from inference.settings import Settings
+
+log = logging.getLogger(__name__)
+# How long an OpenMP thread spins before it sleeps. With GNU's default two lanes on the same cores decode together at
+# 0.5 tokens/s: each waits, spinning, on cores that the other needs. At 3,000 they reach 8. A lane alone: 4-bit
+# 19.4 tokens/s for 19.9 with the default, FP32 41.4 for 40.8 (medians of 9, taken in alternation).
+OPENMP = {"GOMP_SPINCOUNT": "3000"}
+
+
+class LaneProcess:
+    """One running child; `on_event` and `on_exit` are called from its reader thread."""
+
+    def __init__(self, command: list[str], env: dict[str, str]) -> None:
+        self._write_lock = threading.Lock()
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, encoding="utf-8",
+            start_new_session=True,
+        )  # fmt: skip
+        self.pid = self._child.pid
+
+    def watch(self, on_event: Callable[[Event], None], on_exit: Callable[[int], None]) -> None:
+        """Begin to read the child's events."""
+        threading.Thread(target=self._read, args=(on_event, on_exit), name=f"lane-{self.pid}", daemon=True).start()
+
+    def _read(self, on_event: Callable[[Event], None], on_exit: Callable[[int], None]) -> None:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            try:
+                event = decode(line)
+            except (ValueError, TypeError):
+                log.warning("a lane wrote a line that is no event (%d characters)", len(line))
+                continue
+            on_event(event)
+        on_exit(self._child.wait())
+
+    def send(self, **message: object) -> None:
+        """Write one request; a child that is gone is told by `on_exit`, not here."""
+        stdin = self._child.stdin
+        assert stdin is not None
+        try:
+            with self._write_lock:
+                stdin.write(json.dumps(message) + "\n")
+                stdin.flush()
+        except (OSError, ValueError):
+            log.info("lane process %d no longer reads", self.pid)
+
+    def kill(self) -> None:
+        """End the child and what it started, at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL) if hasattr(os, "killpg") else self._child.kill()
+
+    def close(self, timeout_s: float = 2.0) -> None:
+        """Let the child end by closing its input; kill it if it doesn't within `timeout_s`."""
+        try:
+            if self._child.stdin:
+                self._child.stdin.close()
+        except OSError:
+            log.debug("stdin of lane process %d was closed", self.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(timeout_s)
+        self.kill()
+        self._child.wait()
+
+
+def start_worker(lane: str, settings: Settings) -> LaneProcess:
+    """Start `python -m inference.lane.worker LANE` with these settings."""
+    return _start(lane, settings)
+
+
+def start_plain_worker(lane: str, settings: Settings, way: str = "plain") -> LaneProcess:
+    """The same lane answered by `generate`, for the bench; `way` is plain, or a peer: static-compile (over its static cache) or llama.cpp."""
+    return _start(lane, settings, way)
+
+
+def _start(lane: str, settings: Settings, *more: str) -> LaneProcess:
+    ours = {} if more else OPENMP
+    env = {**ours, **child.environment(**settings.to_env(), PYTHONUNBUFFERED="1")}
+    return LaneProcess([sys.executable, "-m", "inference.lane.worker", lane, *more], env)
+
+
+def why_it_died(returncode: int) -> str:
+    """A sentence for a child that ended by itself."""
+    if returncode == -signal.SIGKILL:
+        return "The lane's process was killed (signal 9), as the system does when memory runs out. The text so far is kept; ask again to start it anew."
+    if returncode < 0:
+        return f"The lane's process crashed (signal {-returncode}). The text so far is kept; ask again to start it anew, and see the log for the trace."
+    return f"The lane's process ended unexpectedly (exit code {returncode}). Ask again to start it anew, and see the log for the reason."

@@ -1,0 +1,86 @@
+"""What this machine can run, as text: versions, devices, limits, each lane's state, and which models fit where.
+
+Runs in a process of its own (it imports torch). `report()` gives the lines and whether every lane can run.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from inference import machine
+from inference.cpu.compiling import compiler
+from inference.cuda.decoder import OLDEST_CAPABILITY
+from inference.cuda.device_code import DeviceCode
+from inference.errors import InferenceError
+from inference.lane.probe import cuda_reason, environment, probe, versions
+from inference.models import loading, shapes
+from inference.settings import Settings
+from inference.units import size
+
+
+def report(settings: Settings) -> tuple[list[str], bool]:
+    """Lines to print, and True when each of the settings' lanes can run."""
+    found = [probe(lane) for lane in settings.lanes]
+    lines = ["Versions", *(f"  {name} {version}" for name, version in versions().items()), "", "Hardware", *_hardware(settings), "", "Lanes"]
+    for lane in found:
+        note = f" ({lane.reason})" if lane.reason else ""
+        lines.append(f"  {lane.lane}: {'can run' if lane.available else 'can not run'}{note}{_path(lane.lane, settings) if lane.available else ''}")
+    lines += ["", "Models that fit", *_fits([lane.lane for lane in found if lane.available], settings.compact)]
+    return lines, all(lane.available for lane in found)
+
+
+def _hardware(settings: Settings) -> list[str]:
+    facts = environment()
+    quota = machine.cpu_quota()
+    lines = [
+        f"  CPU: {facts['cpu']}, {machine.cpu_threads(settings.threads, cuda_reason() is None)} threads for a lane"
+        + (f" (quota {quota:g} CPUs)" if quota else ""),
+        f"  RAM: {size(facts['ram_limit_bytes'])} limit, {size(machine.ram_available_bytes())} free",
+    ]
+    reason = cuda_reason()
+    if reason:
+        return [*lines, f"  GPU: {reason}"]
+    free, _ = torch.cuda.mem_get_info()
+    return [*lines, f"  GPU: {facts['gpu']}, {size(facts['gpu_memory_bytes'])}, {size(free)} free, driver {facts['driver'] or 'unknown'}"]
+
+
+def _path(lane: str, settings: Settings) -> str:
+    """The fastest way to decode that this machine allows the lane, and why no faster one; a model may still not be made for it."""
+    if lane == "cuda:nf4":
+        reason = _no_graph()
+        return f", decodes eagerly: {reason}" if reason else ", can capture its decode step (CUDA graph)"
+    if lane == "cpu:fp32":
+        reason = None if settings.compile and compiler() else "no C++ compiler is installed" if settings.compile else "COMPILE_STEP is off"
+        return f", decodes eagerly: {reason}" if reason else f", can compile its decode step ({compiler()})"
+    return ", decodes eagerly"
+
+
+def _no_graph() -> str | None:
+    """Why our CUDA kernels can't be compiled and loaded here; None where they can."""
+    if torch.cuda.get_device_capability() < OLDEST_CAPABILITY:
+        return "the GPU is older than compute capability 8.0"
+    try:
+        DeviceCode('extern "C" __global__ void nothing() {}', {}, torch.device("cuda"))
+    except (InferenceError, OSError, RuntimeError) as error:
+        return str(error).split("\n")[0]
+    return None
+
+
+def _fits(lanes: list[str], compact: bool) -> list[str]:
+    lines = []
+    for name in shapes.names():
+        tensors = _meta_tensors(json.loads((shapes.FOLDER / f"{name}.json").read_text())["config"])
+        for lane in lanes:
+            need, have = loading.needed_bytes(tensors, lane, compact), loading.free_bytes(lane)
+            lines.append(f"  {name} on {lane}: {'fits' if need <= have else 'does not fit'}, needs about {size(need)} of {size(have)} free")
+    return lines
+
+
+def _meta_tensors(config: dict[str, Any]) -> list[tuple[str, tuple[int, ...]]]:
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+    return [(name, tuple(parameter.shape)) for name, parameter in model.named_parameters()]

@@ -1,0 +1,99 @@
+"""What this machine can run: is there a CUDA device that works, is bitsandbytes there, which versions.
+
+Each condition is asked separately, so that the reason given is the true one. Imports torch; used in lane processes.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import platform
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from inference import machine
+
+log = logging.getLogger(__name__)
+PACKAGES = ("torch", "transformers", "bitsandbytes", "accelerate", "huggingface_hub", "gradio")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The lane that a name means here, and why it can't run or is not on a GPU."""
+
+    lane: str
+    available: bool
+    reason: str | None = None
+
+
+def probe(name: str) -> Found:
+    """Resolve `auto:nf4` and check that the lane can run."""
+    device, precision = name.split(":")
+    no_cuda = cuda_reason() if device != "cpu" else None
+    if device == "auto":
+        device = "cpu" if no_cuda else "cuda"
+    lane = f"{device}:{precision}"
+    if name.startswith("cuda") and no_cuda:
+        return Found(lane, False, f"{no_cuda}. Use the lane cpu:{'nf4' if precision == 'nf4' else 'fp32'} here.")
+    if precision == "nf4" and (missing := bitsandbytes_reason()):
+        return Found(lane, False, missing)
+    return Found(lane, True, no_cuda)
+
+
+def cuda_reason() -> str | None:
+    """Why CUDA can't be used, or None where it can."""
+    if torch.version.cuda is None:
+        return "no CUDA device (this torch is a CPU build)"
+    try:
+        if not torch.cuda.is_available():
+            return "no CUDA device"
+        torch.zeros(1, device="cuda")
+    except RuntimeError as error:
+        log.warning("CUDA does not work: %s", error)
+        return "a CUDA device that does not work (see the log)"
+    return None
+
+
+def bitsandbytes_reason() -> str | None:
+    """Why bitsandbytes can't be used, or None where it can."""
+    try:
+        import bitsandbytes  # noqa: F401
+    except Exception as error:  # noqa: BLE001 - its import runs native code and fails in many ways
+        log.warning("bitsandbytes does not import: %s", error)
+        return f"bitsandbytes can't be imported ({type(error).__name__}), so there is no 4-bit lane. Run pip install -r requirements.txt again."
+    return None
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a figure depends on; a missing one is left out."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def environment() -> dict[str, Any]:
+    """The hardware: processor, RAM limit, and the card with its memory and driver (null where there is none)."""
+    from inference.models.loading import cpu_name
+
+    found: dict[str, Any] = {"cpu": cpu_name(), "ram_limit_bytes": machine.ram_limit_bytes(), "gpu": None, "gpu_memory_bytes": None, "driver": None}
+    if cuda_reason() is None:
+        properties = torch.cuda.get_device_properties(0)
+        found |= {"gpu": properties.name, "gpu_memory_bytes": properties.total_memory, "driver": _driver()}
+    return found
+
+
+def _driver() -> str | None:
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except Exception as error:  # noqa: BLE001 - NVML is optional and raises its own family
+        log.info("NVML gave no driver version: %s", error)
+        return None

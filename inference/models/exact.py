@@ -1,0 +1,155 @@
+"""Exact compact storage: matrices whose every value is a 16-bit value are kept so, and computed with in FP32.
+
+A bf16 or fp16 value is an FP32 value, so nothing is lost and half the bytes are held and read. Decided for each tensor by
+checking; what is not exactly 16-bit stays FP32. In: a model or how to load one. Knows no lane and no run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from inference.cpu.products import Product
+
+SIXTEEN_BIT = (torch.bfloat16, torch.float16)
+CHECKED_ROWS = 2**22
+
+
+class ExactLinear(nn.Linear):
+    """A linear layer that computes in FP32 whatever dtype its matrix is kept in; `product` is how."""
+
+    product: Product
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x (..., in) FP32 -> (..., out) FP32."""
+        return self.product(x, self.weight, self.bias)
+
+
+class ExactEmbedding(nn.Embedding):
+    """An embedding that gives FP32 rows; `embed_scale` is Gemma's factor, applied in FP32."""
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """ids (...) -> rows (..., width) FP32."""
+        rows = functional.embedding(ids, self.weight, self.padding_idx).float()
+        scale = getattr(self, "embed_scale", None)
+        return rows if scale is None else rows * scale.float()
+
+
+def matrices(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """(name, module) of each layer whose matrix can be kept compact; an unknown kind of embedding stays FP32."""
+    return [(name, module) for name, module in model.named_modules() if _is_linear(module) or _is_embedding(module)]
+
+
+def _is_linear(module: nn.Module) -> bool:
+    return type(module) in (nn.Linear, ExactLinear)
+
+
+def _is_embedding(module: nn.Module) -> bool:
+    return type(module) in (nn.Embedding, ExactEmbedding) or type(module).__name__ == "Gemma3TextScaledWordEmbedding"
+
+
+def exact_dtype(weight: torch.Tensor) -> torch.dtype:
+    """The 16-bit dtype that holds every value of `weight` exactly, else float32."""
+    if weight.dtype in SIXTEEN_BIT:
+        return weight.dtype
+    rows = max(1, CHECKED_ROWS // max(1, weight[0].numel()))
+    for dtype in SIXTEEN_BIT:
+        if all(torch.equal(block.to(dtype).float(), block) for block in weight.split(rows)):
+            return dtype
+    return torch.float32
+
+
+@torch.no_grad()
+def shrink(model: nn.Module) -> None:
+    """Give each matrix of `model` its exact dtype and every other floating parameter FP32, one after the other.
+
+    A parameter that is used twice (a tied embedding and head) stays one, compact if every layer that holds it can convert.
+    """
+    places: dict[int, list[tuple[nn.Module, str]]] = {}
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None and parameter.is_floating_point():
+                places.setdefault(id(parameter), []).append((module, name))
+    for holders in places.values():
+        module, name = holders[0]
+        parameter = module._parameters[name]
+        assert parameter is not None
+        matrix = all(name == "weight" and (_is_linear(module) or _is_embedding(module)) for module, name in holders)
+        dtype = exact_dtype(parameter) if matrix else torch.float32
+        if dtype != parameter.dtype:
+            parameter = nn.Parameter(parameter.detach().to(dtype), requires_grad=False)
+            for module, name in holders:
+                module._parameters[name] = parameter
+
+
+def install(model: nn.Module, product: Product) -> None:
+    """Make the layers of `model` compute in FP32 by `product`; what is not such a layer is left alone."""
+    for _, module in matrices(model):
+        module.__class__ = ExactLinear if _is_linear(module) else ExactEmbedding
+        if isinstance(module, ExactLinear):
+            module.product = product
+
+
+def computes_in_fp32(model: nn.Module) -> bool:
+    """Whether every floating parameter is FP32, or is the matrix of a layer that converts it to FP32 before it computes."""
+    return all(
+        parameter.dtype == torch.float32 or (name == "weight" and isinstance(module, ExactLinear | ExactEmbedding))
+        for module in model.modules()
+        for name, parameter in module.named_parameters(recurse=False)
+        if parameter.is_floating_point()
+    )
+
+
+def stored_dtype(folder: Path) -> torch.dtype | None:
+    """The one 16-bit dtype that all matrices in a checkpoint's files have; None where there are several or none."""
+    names = {"BF16": torch.bfloat16, "F16": torch.float16}
+    found: set[Any] = set()
+    for file in folder.glob("*.safetensors"):
+        with file.open("rb") as stream:
+            header = json.loads(stream.read(struct.unpack("<Q", stream.read(8))[0]))
+        found |= {names.get(entry["dtype"]) for name, entry in header.items() if name != "__metadata__" and len(entry["shape"]) > 1}
+    return found.pop() if len(found) == 1 else None
+
+
+@contextlib.contextmanager
+def kept_as_stored(folder: Path) -> Iterator[None]:
+    """While open, `from_pretrained(dtype=float32)` keeps the matrices in the dtype of the file, so that no FP32 copy is made.
+
+    Uses transformers' own plan of exceptions to the dtype; where it has none, all comes as FP32 and `shrink` does the rest.
+    """
+    dtype, plan = stored_dtype(folder), getattr(PreTrainedModel, "_get_dtype_plan", None)
+    if dtype is None or plan is None:
+        yield
+        return
+
+    def with_matrices(self: PreTrainedModel, asked: torch.dtype) -> dict[str, torch.dtype]:
+        return {**plan(self, asked), **{f"{name}.weight": dtype for name, _ in matrices(self)}}
+
+    PreTrainedModel._get_dtype_plan = with_matrices
+    try:
+        yield
+    finally:
+        PreTrainedModel._get_dtype_plan = plan
+
+
+def storage_label(model: nn.Module) -> str:
+    """The dtypes of a model's floating parameters; the 16-bit ones of a layer that computes in FP32 are marked exact."""
+    dtypes = {p.dtype for p in model.parameters() if p.is_floating_point()}
+    exact = {m.weight.dtype for m in model.modules() if isinstance(m, ExactLinear | ExactEmbedding)} & set(SIXTEEN_BIT)
+    if not exact:
+        return "+".join(sorted(_name(dtype) for dtype in dtypes))
+    rest = {m.weight.dtype for _, m in matrices(model)} - set(SIXTEEN_BIT)
+    return "+".join([*(f"{name} (exact)" for name in sorted(map(_name, exact))), *sorted(map(_name, rest))])
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,87 @@
+"""A shape: a model's configuration without its weights, filled with seeded random ones.
+
+In: a JSON under `examples/shapes/` (`config` for transformers, `scale` for the weights, `seed`). Out: a checkpoint
+folder with the default model's tokenizer, for measuring speed at that size; its text is noise and is marked so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inference.child import ROOT
+from inference.errors import InferenceError
+from inference.events import Loading
+
+if TYPE_CHECKING:
+    from torch import nn
+
+FOLDER = ROOT / "examples" / "shapes"
+MARK = "shape.json"
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "vocab.json", "merges.txt")
+
+
+def names() -> list[str]:
+    """The shapes that there are."""
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def write(name: str, folder: Path, tokenizer: Path, report: Callable[[Loading], None]) -> Path:
+    """The checkpoint folder of shape `name` below `folder`, made now if it isn't there; raises InferenceError."""
+    source = FOLDER / f"{name}.json"
+    if not source.exists():
+        raise InferenceError(f"There is no shape {name!r}. Shapes are: {', '.join(names())}.")
+    target = folder / name
+    if (target / MARK).exists():
+        return target
+    shape = json.loads(source.read_text())
+    report(Loading(f"writing random weights of {name}'s shape (once)"))
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".shape-") as temporary:
+        out = Path(temporary) / name
+        _random_model(shape).save_pretrained(out)
+        for file in TOKENIZER_FILES:
+            if (tokenizer / file).exists():
+                shutil.copy(tokenizer / file, out / file)
+        note = f"random weights of {name}'s shape (seed {shape['seed']}): for speed only, the text is noise"
+        (out / MARK).write_text(json.dumps({"shape": name, "note": note}))
+        os.replace(out, target)
+    return target
+
+
+def _random_model(shape: dict[str, Any]) -> Any:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(**shape["config"])
+    torch.manual_seed(shape["seed"])
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device(device):
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    finally:
+        torch.set_default_dtype(before)
+    _spread(model, shape["scale"])
+    return model.cpu()
+
+
+def _spread(model: nn.Module, scale: dict[str, float]) -> None:
+    """Make the random model's greedy answers vary: plain tied random weights repeat one token."""
+    import torch
+    from torch import nn
+
+    with torch.no_grad():
+        for name, module in model.named_modules():
+            if "linear" in scale and isinstance(module, nn.Linear) and name != "lm_head":
+                module.weight.mul_(scale["linear"])
+            if "post_norm" in scale and name.endswith(("post_attention_layernorm", "post_feedforward_layernorm")):
+                module.weight.fill_(scale["post_norm"])
+            if "qk_norm" in scale and name.endswith(("q_norm", "k_norm")):
+                module.weight.fill_(scale["qk_norm"])

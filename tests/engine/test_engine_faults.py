@@ -1,0 +1,114 @@
+"""Deaths, refusals, slow readers and the end: what the engine promises when things go wrong."""
+
+import pytest
+
+from inference.errors import InferenceError
+from inference.events import Done, Failed, Request, Text
+from tests.support.fakes import Stage, last, runs
+
+
+def test_a_killed_lane_fails_its_run_keeps_the_text_and_the_other_lane_goes_on(loaded):
+    four, full = runs(loaded.ask(mode="together"))
+    old = loaded.lanes["auto:nf4"]
+    old.begin()
+    old.emit(Text(four.id, "half an ans", 3, 0.3))
+    old.exit(-9)
+    event = last(loaded, four)
+    assert isinstance(event, Failed) and "signal 9" in event.message and four.text == "half an ans"
+    loaded.lanes["cpu:fp32"].ready()
+    loaded.lanes["cpu:fp32"].begin()
+    loaded.lanes["cpu:fp32"].finish()
+    assert isinstance(last(loaded, full), Done)
+    loaded.lanes["auto:nf4"].ready()
+    four, _ = runs(loaded.ask(mode="together"))
+    assert loaded.lanes["auto:nf4"].asked == [four.id]
+
+
+def test_the_4bit_lane_is_restarted_at_once_and_the_fp32_lane_at_the_next_prompt(loaded):
+    loaded.ask(mode="together")
+    loaded.lanes["cpu:fp32"].exit(-9)
+    assert loaded.starts == ["auto:nf4", "cpu:fp32"]
+    loaded.lanes["auto:nf4"].begin()
+    loaded.lanes["auto:nf4"].exit(1)
+    assert loaded.starts == ["auto:nf4", "cpu:fp32", "auto:nf4"]
+    loaded.lanes["auto:nf4"].ready()
+    loaded.ask(mode="together")
+    assert loaded.starts[-1] == "cpu:fp32"
+
+
+def test_after_three_deaths_a_lane_stays_failed_until_asked(stage):
+    for _ in range(3):
+        stage.lanes["auto:nf4"].exit(1)
+    assert stage.state("auto:nf4") == "failed" and len(stage.starts) == 3
+    four, _ = runs(stage.ask())
+    assert isinstance(last(stage, four), Failed)
+    stage.engine.retry("auto:nf4")
+    assert stage.starts.count("auto:nf4") == 4 and stage.state("auto:nf4") == "starting"
+
+
+def test_a_refused_load_is_told_and_tried_again_at_the_next_prompt(loaded):
+    _, full = runs(loaded.ask(mode="together"))
+    lane = loaded.lanes["cpu:fp32"]
+    lane.hello()
+    lane.emit(Failed(None, "needs 15 GiB", True))
+    assert last(loaded, full).message == "needs 15 GiB" and loaded.state("cpu:fp32") == "refused"
+    loaded.lanes["auto:nf4"].begin()
+    loaded.lanes["auto:nf4"].finish()
+    _, full = runs(loaded.ask(mode="together"))
+    assert lane.asked[-1] == full.id
+
+
+def test_a_refused_lane_can_be_asked_to_load_again_in_its_own_process(loaded):
+    loaded.lanes["auto:nf4"].emit(Failed(None, "needs 15 GiB", True))
+    loaded.engine.retry("auto:nf4")
+    assert loaded.lanes["auto:nf4"].sent[-1] == {"do": "load"} and loaded.starts == ["auto:nf4"] and loaded.state("auto:nf4") == "loading"
+
+
+def test_a_lane_without_its_device_gives_its_reason():
+    stage = Stage(("cuda:nf4", "cpu:fp32"))
+    stage.lanes["cuda:nf4"].hello(available=False, reason="no CUDA device")
+    run = stage.ask().runs["cuda:nf4"]
+    assert last(stage, run).message == "no CUDA device"
+    stage.engine.close()
+
+
+def test_a_slow_reader_gets_joined_texts_and_nothing_is_lost(loaded):
+    four, _ = runs(loaded.ask())
+    loaded.drain(four)
+    loaded.lanes["auto:nf4"].begin()
+    for n in range(2000):
+        loaded.lanes["auto:nf4"].emit(Text(four.id, "x", n + 1, n / 1000))
+    events = loaded.drain(four)
+    assert len(events) == 2 and events[-1].delta == "x" * 2000 and events[-1].n == 2000
+
+
+def test_events_of_an_old_process_are_ignored(loaded):
+    four, _ = runs(loaded.ask())
+    old = loaded.lanes["auto:nf4"]
+    old.exit(1)
+    old.emit(Text(four.id, "ghost", 1, 0.1))
+    assert isinstance(last(loaded, four), Failed) and four.text == ""
+
+
+def test_bad_requests_and_unknown_lanes_are_refused_before_anything_runs(loaded):
+    with pytest.raises(InferenceError, match="empty"):
+        loaded.ask(prompt="  ")
+    with pytest.raises(InferenceError, match="cuda:bf16"):
+        loaded.engine.submit(Request("hi"), lanes=("cuda:bf16",))
+    assert loaded.lanes["auto:nf4"].asked == []
+
+
+def test_a_run_is_read_once_and_forgotten(loaded):
+    four, _ = runs(loaded.ask())
+    loaded.lanes["auto:nf4"].begin()
+    loaded.lanes["auto:nf4"].finish()
+    list(loaded.engine.events(four.id))
+    with pytest.raises(InferenceError):
+        next(loaded.engine.events(four.id))
+
+
+def test_close_ends_runs_and_processes(loaded):
+    four, full = runs(loaded.ask(mode="together"))
+    loaded.engine.close()
+    assert isinstance(last(loaded, four), Failed) and isinstance(last(loaded, full), Failed)
+    assert all(process.closed for process in loaded.lanes.values())

@@ -1,0 +1,101 @@
+"""Real lane processes on a tiny model: answers, kills, orphans, stray prints, and prompts that don't fit."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from inference.child import ROOT
+from inference.engine.compare import compare, follow
+from inference.engine.engine import Engine
+from inference.engine.process import start_worker
+from inference.events import Request
+from inference.settings import Settings
+from tests.support.tiny import make_checkpoint
+
+
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    folder = make_checkpoint(tmp_path_factory.mktemp("tiny") / "gemma", context=4096)
+    return Settings(model_id=str(folder), lanes=("auto:nf4", "cpu:fp32"))
+
+
+@pytest.fixture(scope="module")
+def engine(settings):
+    engine = Engine(settings)
+    engine.start()
+    yield engine
+    engine.close()
+
+
+def test_the_record_has_both_lanes_on_a_machine_without_a_gpu(engine):
+    record = compare(engine, Request("hello good morning", max_new_tokens=8), mode="together")
+    four = next(name for name in record["lanes"] if name.endswith("nf4"))
+    assert record["schema"] == "gpu-vs-cpu/1" and set(record["lanes"]) == {four, "cpu:fp32"}
+    for lane in record["lanes"].values():
+        run = lane["runs"][0]
+        assert lane["available"] and lane["n"] == 1 and 1 <= run["new_tokens"] <= 8
+        assert run["ttft_s"] > 0 and len(run["token_times_s"]) == run["new_tokens"] == len(run["token_ids"])
+        assert lane["load"]["spans"]["import"] > 0 and run["ram"]["uss"] > 0 and run["path"]
+    assert record["verdict"]["pairs"][0]["memory"] < 1
+    assert record["environment"]["torch"] and record["environment"]["ram_limit_bytes"] > 0
+
+
+def test_a_lane_killed_while_decoding_fails_alone_and_answers_the_next_prompt(engine):
+    comparison = engine.submit(Request("hello", max_new_tokens=3000), mode="together")
+    four, full = comparison.runs["auto:nf4"], comparison.runs["cpu:fp32"]
+    seen = []
+    for progress in follow(engine, full):
+        seen.append(progress)
+        if progress.n >= 5 and len(seen) and progress.phase == "decode":
+            os.kill(engine.pids()["cpu:fp32"], signal.SIGKILL)
+            break
+    assert until(lambda: full.ended)
+    assert seen[-1].text
+    engine.stop(four.id)
+    assert until(lambda: four.ended)
+    record = compare(engine, Request("hello", max_new_tokens=4))
+    assert all(lane["n"] == 1 for lane in record["lanes"].values())
+
+
+def test_a_lane_killed_while_loading_fails_alone_and_answers_the_next_prompt(engine):
+    os.kill(engine.pids()["auto:nf4"], signal.SIGKILL)
+    assert until(lambda: engine.status()[0].state in ("starting", "loading"))
+    os.kill(engine.pids()["auto:nf4"], signal.SIGKILL)
+    record = compare(engine, Request("hello", max_new_tokens=4))
+    assert all(lane["n"] == 1 for lane in record["lanes"].values())
+
+
+def test_a_prompt_that_is_too_long_is_refused_in_both_lanes_and_nothing_breaks(engine):
+    record = compare(engine, Request("word " * 5000))
+    assert all("tokens" in lane["runs"][0]["error"] for lane in record["lanes"].values())
+    record = compare(engine, Request("hello", max_new_tokens=4))
+    assert all(lane["n"] == 1 for lane in record["lanes"].values())
+
+
+def test_a_lane_process_ends_when_its_input_closes_even_while_it_imports(settings):
+    process = start_worker("cpu:fp32", settings)
+    child = psutil.Process(process.pid)
+    process._child.stdin.close()
+    assert until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 10)
+    process.close()
+
+
+def test_a_stray_print_in_a_library_does_not_break_a_message(settings):
+    code = "import inference.lane.worker as w; print('stray'); import os; os.write(1, b'more\\n'); w.Worker.emit(None, w.Failed('r', 'm'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert done.stdout.strip() == '{"event": "failed", "run_id": "r", "message": "m", "refused": false}'
+    assert "stray" in done.stderr and "more" in done.stderr

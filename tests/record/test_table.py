@@ -1,0 +1,164 @@
+"""The table, the summary, the code and the exports: from the record alone, unknown with its reason, words with numbers."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from inference.errors import InferenceError
+from inference.events import Done, Ram, Request, Vram
+from inference.lane.vram import choose
+from inference.progress import Progress
+from inference.record.build import build_record
+from inference.record.export import from_json, to_csv, to_json
+from inference.record.markdown import escape, fenced, markdown
+from inference.record.missing import why
+from inference.record.reproduce import command, load_call, script
+from inference.record.summary import summary_lines
+from inference.record.table import table_rows, text_table
+from inference.timing import Timings
+from tests.support.records import ended, record_of, status
+
+
+def cells(record, title):
+    return next(row.cells for row in table_rows(record) if row.title == title)
+
+
+def one_token():
+    return Progress(0.0, "done", "a", 1, done=Done("r", "length", "a", (1,), 4, Timings(0.1, 40.0, None, None, 0.1, (0.1,)), t_start=1.0))
+
+
+def test_the_rows_are_those_that_people_make_by_hand():
+    names = [row.title for row in table_rows(record_of(cuda_nf4=ended(100), cpu_fp32=ended(10)))]
+    for name in ("Code to load", "Hardware", "Quantization", "Data type", "Device map", "Model size", "Startup time", "Inference time", "RAM", "VRAM", "Response", "Quality", "Dependencies"):  # fmt: skip
+        assert name in names
+
+
+def test_an_unknown_figure_says_why_and_is_never_zero():
+    record = record_of(cuda_nf4=one_token(), cpu_fp32=Progress(0.0, "failed", "", 0, error="It died."))
+    assert cells(record, "Decode speed") == ("n/a (it takes two tokens)", "n/a (the run failed)")
+    assert cells(record, "VRAM")[1] == "n/a (this lane uses no GPU)"
+    assert cells(record, "RAM")[0].startswith("n/a (the system gives no figure)")
+    assert why({**record["lanes"]["cuda:nf4"], "runs": []}, "ttft_s") == "no run"
+    assert not re.search(r"(?<![\d.])0(\.0+)? (s|ms|tok/s|MiB|GiB)\b", text_table(record))
+
+
+def test_vram_shows_the_three_figures_and_the_largest_of_load_and_runs():
+    run = ended(100)
+    done = Done(**{**run.done.__dict__, "vram": Vram(3 * 2**30, 2 * 2**30, None), "ram": Ram(2**30, 2**29)})
+    record = record_of(cuda_nf4=Progress(0.0, "done", "abc", 3, done=done), cpu_fp32=ended(10))
+    assert cells(record, "VRAM")[0].splitlines() == [
+        "3.00 GiB reserved",
+        "2.00 GiB allocated",
+        "n/a (the driver gives no figure for this process) by the driver (CUDA context included)",
+    ]
+
+
+def test_repeats_show_median_min_max_and_n():
+    record = record_of(cpu_nf4=[ended(5), ended(7), ended(30)], cpu_fp32=[ended(10)] * 3)
+    assert cells(record, "Decode speed")[0] == "7.00 tok/s (5.00 tok/s - 30.0 tok/s, n 3)"
+
+
+def test_every_word_of_the_summary_has_its_numbers():
+    lines = dict(summary_lines(record_of(cpu_nf4=ended(5), cpu_fp32=ended(10))))
+    assert lines["Speed"] == "2.0 times slower (5.00 tok/s against 10.0 tok/s)"
+    assert lines["Size"] == "6.7 times smaller (600 B against 3.9 KiB), weights"
+    assert lines["Load"] == "2.0 times shorter (1.00 s against 2.00 s), both cold"
+    for title, words in lines.items():
+        assert title == "Compared" or re.search(r"\d", words), title
+
+
+def test_effects_are_apart_with_the_bridge_lane_and_untold_without():
+    four = dict(summary_lines(record_of(cuda_nf4=ended(100), cuda_bf16=ended(200), cpu_nf4=ended(20), cpu_fp32=ended(10))))
+    assert four["Device effect"].startswith("20.0 times faster") and four["Precision effect"].startswith("2.0 times slower")
+    two = dict(summary_lines(record_of(cuda_nf4=ended(100), cpu_fp32=ended(10))))
+    assert "cuda:bf16" in two["Effects"] and "Device effect" not in two
+
+
+def test_no_ratio_from_a_run_that_did_not_end_by_itself():
+    ((title, words),) = summary_lines(record_of(cpu_nf4=Progress(0.0, "failed", "", 0, error="It died."), cpu_fp32=ended(10)))
+    assert title == "Summary" and "no ratios" in words
+
+
+def test_the_code_is_python_with_what_the_model_was_loaded_with():
+    record = record_of(cuda_nf4=ended(100), cpu_fp32=ended(10))
+    record["request"]["prompt"] = 'say "hi"\n$x'
+    for lane in record["lanes"].values():
+        ast.parse(script(record, lane))
+        ast.parse(load_call(lane))
+    assert 'bnb_4bit_quant_type="nf4"' in load_call(record["lanes"]["cuda:nf4"])
+    assert "torch.float32" in load_call(record["lanes"]["cpu:fp32"])
+    assert command(record).startswith("python -m inference compare '--prompt=say \"hi\"\n$x' --lanes cuda:nf4,cpu:fp32")
+
+
+def test_the_code_follows_what_each_lane_loaded():
+    record = record_of(cpu_nf4=ended(5), cpu_fp32=ended(10))
+    record["lanes"]["cpu:fp32"]["model_id"] = "./merged"
+    record["request"] |= {"prompt": "-h", "system": "be brief", "format": "raw"}
+    words = command(record)
+    assert words.startswith("CPU_MODEL_ID=./merged python -m inference compare --prompt=-h ")
+    assert load_call(record["lanes"]["cpu:fp32"]).startswith('AutoModelForCausalLM.from_pretrained("./merged"')
+    assert repr("be brief\n-h") in script(record, record["lanes"]["cpu:fp32"])
+    record["lanes"]["cpu:nf4"]["model_id"] = "shape:gemma-3-4b"
+    assert '"folder/of/shape-gemma-3-4b"' in load_call(record["lanes"]["cpu:nf4"])
+
+
+def test_a_lane_that_was_never_loaded_is_said_to_be_so():
+    refused = replace(status("cuda:nf4"), state="refused", reason="It needs 9 GiB.", facts=None, load=None)
+    failed = Progress(0.0, "failed", "", 0, error="It needs 9 GiB.")
+    record = build_record([refused, status("cpu:fp32")], Request("hi"), "together", {"cuda:nf4": [failed], "cpu:fp32": [ended(10)]})
+    assert cells(record, "VRAM")[0] == "n/a (the lane was not loaded)"
+
+
+def test_json_read_back_is_the_same_record():
+    records = [record_of(cuda_nf4=ended(100), cpu_fp32=ended(10)), record_of(cpu_nf4=ended(5), cpu_fp32=ended(10))]
+    for some in (records[:1], records):
+        assert from_json(to_json(some)) == some == json.loads(json.dumps(some))
+    for bad in ("{", "[1]", '{"schema": "other"}'):
+        with pytest.raises(InferenceError):
+            from_json(bad)
+
+
+def test_csv_has_a_row_a_run_and_an_empty_cell_for_unknown():
+    record = record_of(cpu_nf4=[ended(5), ended(7)], cpu_fp32=[one_token()])
+    rows = list(csv.DictReader(io.StringIO(to_csv([record]))))
+    assert [(row["lane"], row["repeat"]) for row in rows] == [("cpu:nf4", "1"), ("cpu:nf4", "2"), ("cpu:fp32", "1")]
+    assert float(rows[0]["decode_tps"]) == 5 and rows[2]["decode_tps"] == "" and rows[2]["vram_reserved"] == ""
+
+
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_text_is_a_formula_in_csv_and_json_keeps_it_raw(sign):
+    record = record_of(cpu_nf4=ended(5))
+    record["request"]["prompt"] = record["lanes"]["cpu:nf4"]["runs"][0]["text"] = text = f"{sign}HYPERLINK(1)"
+    record["lanes"]["cpu:nf4"]["runs"][0]["queue_s"] = -0.5
+    (row,) = csv.DictReader(io.StringIO(to_csv([record]), newline=""))
+    assert row["prompt"] == row["text"] == f"'{text}" and row["queue_s"] == "-0.5"
+    assert from_json(to_json([record]))[0]["request"]["prompt"] == text
+
+
+def test_a_line_end_of_any_kind_stays_in_its_cell():
+    record = record_of(cpu_nf4=ended(5))
+    for text in ("a\rb", "a\nb", "a\r\nb"):
+        record["request"]["prompt"] = text
+        (row,) = csv.DictReader(io.StringIO(to_csv([record]), newline=""))
+        assert row["prompt"] == text
+
+
+def test_an_answer_can_not_break_the_markdown_table():
+    hostile = "a | b\n| --- |\n# x `code` <script>alert(1)</script> **b** ```"
+    record = record_of(cpu_nf4=Progress(0.0, "done", hostile, 3, done=Done(**{**ended(5).done.__dict__, "text": hostile})), cpu_fp32=ended(10))
+    table = [line for line in markdown(record).splitlines() if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
+    assert "<script" not in escape(hostile) and "\n" not in escape(hostile)
+    assert fenced("a ``` b", "text").startswith("````text")
+
+
+def test_the_drivers_figure_is_this_process_or_nothing():
+    assert choose({7: 100, 8: 50}, 7) == 100 and choose({8: 50}, 7) == 50
+    assert choose({8: 50, 9: 60}, 7) is None and choose({}, 7) is None and choose({7: None}, 7) is None

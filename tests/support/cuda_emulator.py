@@ -1,0 +1,55 @@
+"""Kernels on the CPU: the same source as on the device, compiled by g++ with `cuda_emulator.h`; a stand-in for `DeviceCode`."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from inference.cuda.device_code import as_c_values
+
+KERNELS = [f"{kind}_{nt}" for kind in ("parts", "gated") for nt in (1, 2, 4)] + [
+    "add_and_norm", "place_rows", "attend", "head_logits", "take_best", "take_given",
+]  # fmt: skip
+
+
+class Emulator:
+    """Launches run at once; memory is the CPU's; shared memory is poisoned before every block."""
+
+    def __init__(self, source: str, macros: dict[str, object], folder: Path, multiprocessors: int = 7) -> None:
+        self.multiprocessors, self.shared_limit = multiprocessors, 232448
+        source = source.replace("extern __shared__ __align__(16) u32 shared[];", "")
+        source = re.sub(r"#pragma unroll.*", "", source)
+        table = "\n".join(f'{{"{name}", callable({name})}},' for name in KERNELS)
+        text = (
+            '#include "cuda_emulator.h"\n'
+            + source
+            + "\nstatic std::map<std::string, std::function<void(void**)>> table = {"
+            + table
+            + """};
+extern "C" void launch(const char* name, int gx, int gy, int gz, int threads, void** arguments) {
+    auto kernel = table.at(name);
+    gridDim = {gx, gy, gz}, blockDim = {threads, 1, 1};
+    for (int z = 0; z < gz; ++z) for (int y = 0; y < gy; ++y) for (int x = 0; x < gx; ++x) {
+        blockIdx = {x, y, z};
+        memset(shared, 0xff, sizeof shared);
+        emulator::body = [&] { kernel(arguments); };
+        emulator::run_block(threads);
+    }
+}
+"""
+        )
+        (folder / "kernels.cpp").write_text(text)
+        subprocess.run(["g++", "-O1", "-w", "-std=c++17", "-shared", "-fPIC", f"-I{Path(__file__).parent}", *[f"-D{k}={v}" for k, v in macros.items()],
+                        "-o", str(folder / "kernels.so"), str(folder / "kernels.cpp")], check=True)  # fmt: skip
+        self._library = ctypes.CDLL(str(folder / "kernels.so"))
+        self.launches: list[str] = []
+
+    def launch(self, name: str, grid: Any, threads: int, shared_bytes: int, *arguments: Any) -> None:
+        assert threads <= 1024 and shared_bytes <= self.shared_limit
+        values = as_c_values(arguments)
+        pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
+        self.launches.append(name)
+        self._library.launch(name.encode(), *(*grid, 1, 1)[:3], threads, pointers)

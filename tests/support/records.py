@@ -1,0 +1,23 @@
+"""Records made of scripted runs, for tests of what is read off them."""
+
+from inference.engine.runs import LaneStatus
+from inference.events import Done, Hello, LoadFigures, Request
+from inference.progress import Progress
+from inference.record.build import build_record
+from inference.timing import Timings
+from tests.support.fake_lane import facts
+
+
+def status(name, available=True):
+    hello = Hello(name, name.split(":")[0], {"torch": "2.13.0"}, {"cpu": "c", "ram_limit_bytes": 8})
+    return LaneStatus(name, name, "ready", None, available, hello, facts(name), LoadFigures(2.0 if "fp32" in name else 1.0), None, 0)
+
+
+def ended(tps, ids=(1, 2, 3), reason="stop", total=None):
+    timings = Timings(0.1, 40.0, 1 / tps, tps, total or 0.1 + 2 / tps, (0.1, 0.2, 0.3))
+    return Progress(0.0, "done", "abc", len(ids), done=Done("r", reason, "abc", tuple(ids), 4, timings, t_start=1.0, path="eager", warm=True, alone=True))
+
+
+def record_of(**runs):
+    outcomes = {name.replace("_", ":"): value if isinstance(value, list) else [value] for name, value in runs.items()}
+    return build_record([status(name) for name in outcomes], Request("hi"), "in-turn", outcomes)

@@ -1,0 +1,188 @@
+"""The page in headless Chromium over fake lanes: asking, watching and stopping."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.browser_tab import LEFT, RIGHT, Tab
+from tests.support.page_fixtures import FakeApp, until
+
+# ---- both lanes
+
+
+def test_together_both_columns_grow_at_the_same_time(tab, fake_app):
+    fake_app.script(both={"hold_at": 4})
+    tab.choose("Together")
+    tab.send()
+    tab.wait(lambda: words(tab, LEFT) == words(tab, RIGHT) == 3, "three words in both")
+    fake_app.script(both={"hold_at": 9})
+    tab.wait(lambda: words(tab, LEFT) == words(tab, RIGHT) == 8, "both grown")
+    assert tab.status(LEFT) == tab.status(RIGHT) == "Decoding"
+    fake_app.script()
+    tab.wait_idle()
+    assert tab.status(LEFT) == tab.status(RIGHT) == "Done"
+    assert words(tab, LEFT) == words(tab, RIGHT) == 12
+
+
+def test_in_turn_the_second_column_says_that_it_waits(tab, fake_app):
+    fake_app.script(both={"hold_at": 4})
+    tab.choose("In turn")
+    tab.send()
+    tab.wait(lambda: words(tab, LEFT) == 3, "left decodes")
+    assert tab.status(RIGHT).startswith("Waiting for its turn")
+    assert not tab.answer(RIGHT)
+    fake_app.script(cpu_fp32={"hold_at": 4})
+    tab.wait(lambda: words(tab, RIGHT) == 3, "right decodes")
+    assert tab.status(LEFT) == "Done" and tab.verdict == "", "the verdict waits for both"
+    fake_app.script()
+    tab.wait(lambda: tab.verdict, "a verdict")
+    assert "n/a" not in tab.page.locator(f"{RIGHT} .tiles").text_content()
+
+
+def words(tab: Tab, lane: str) -> int:
+    return len(tab.answer(lane).split())
+
+
+def test_the_column_names_the_loading_lane(open_tab, tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text('{"*": {"hello_s": 1.0, "load_s": 1.6}}')
+    app = FakeApp(script)
+    try:
+        tab = open_tab(app)
+        title = tab.page.locator(f"{LEFT} h2")
+        assert title.text_content() == "4-bit NF4 · starting"
+        tab.wait(lambda: tab.status(LEFT) == "Loading: reading weights", "loading shown")
+        assert title.text_content() == "4-bit NF4 · CPU"
+        assert "No CUDA device" in tab.page.locator(f"{LEFT} .lane-notes").text_content()
+        tab.wait(lambda: tab.status(LEFT) == "Ready.", "ready shown")
+    finally:
+        app.close()
+
+
+def test_a_lane_that_never_comes_up_can_be_tried_again(open_tab, tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text('{"cpu:nf4": {"dies_at_start": true}}')
+    app = FakeApp(script)
+    try:
+        tab = open_tab(app)
+        again = tab.page.get_by_role("button", name="Try 4-bit NF4 again")
+        again.wait_for()
+        assert "exit code 3" in tab.status(LEFT)
+        app.script()
+        again.click()
+        tab.wait(lambda: tab.status(LEFT) == "Ready.", "ready after another try")
+        assert not again.is_visible()
+    finally:
+        app.close()
+
+
+# ---- sending and stopping
+
+
+def test_enter_sends_and_shift_enter_makes_a_line(tab, submitted):
+    tab.prompt.fill("")
+    tab.page.keyboard.type("one")
+    tab.page.keyboard.press("Shift+Enter")
+    tab.page.keyboard.type("two")
+    assert tab.prompt.input_value() == "one\ntwo" and not submitted
+    tab.page.keyboard.press("Enter")
+    tab.wait(lambda: submitted, "a comparison")
+    assert submitted[0].request.prompt == "one\ntwo"
+
+
+def test_an_example_fills_the_prompt(tab):
+    tab.page.get_by_text("ok i want two chicken biryani with couple of drinks").click()
+    tab.wait(lambda: tab.prompt.input_value() == "ok i want two chicken biryani with couple of drinks", "the prompt filled")
+
+
+def test_a_double_submit_makes_one_run_a_lane(tab, fake_app, submitted):
+    fake_app.script(both={"hold_at": 4})
+    tab.prompt.fill("a hasty prompt")
+    tab.page.evaluate("""() => {
+        const press = () => document.querySelector('#prompt textarea').dispatchEvent(new KeyboardEvent('keypress', {key: 'Enter', bubbles: true}));
+        press(); document.querySelector('#send').click(); press();
+    }""")
+    tab.wait(lambda: words(tab, LEFT) == 3, "left decodes")
+    assert tab.page.locator("#send").is_disabled()
+    tab.prompt.press("Enter")
+    tab.wait(lambda: "still running" in tab.hint(), "a hint")
+    fake_app.script()
+    tab.wait_idle()
+    assert len(submitted) == 1
+    assert tab.status(LEFT) == tab.status(RIGHT) == "Done"
+
+
+@pytest.mark.parametrize("prompt", ["", "  \n "])
+def test_an_empty_prompt_gives_a_hint_and_no_run(tab, submitted, prompt):
+    tab.type_and_click(prompt)
+    tab.wait(lambda: "The prompt is empty" in tab.hint(), "a hint")
+    assert not submitted and tab.page.locator("#send").is_enabled()
+    tab.send()
+    assert not tab.hint()
+
+
+@pytest.mark.parametrize(("field", "value", "words"), [("temperature", "9", "Temperature must be from 0"), ("max_new_tokens", "", "must be a number")])
+def test_a_bad_number_gives_a_sentence(tab, submitted, field, value, words):
+    tab.choose(**{field: value})
+    tab.type_and_click("hello")
+    tab.wait(lambda: words in tab.hint(), "a hint")
+    assert not submitted
+
+
+def test_stop_both_ends_both_runs_soon(tab, fake_app):
+    fake_app.script(both={"token_s": 0.1, "tokens": 50})
+    tab.choose("Together")
+    tab.send()
+    tab.wait(lambda: tab.answer(LEFT) and tab.answer(RIGHT), "both decode")
+    tab.page.get_by_role("button", name="Stop both").click()
+    tab.wait(lambda: tab.status(LEFT) == tab.status(RIGHT) == "Stopped", "both stopped", 1.5)
+    assert tab.answer(LEFT) and tab.answer(RIGHT), "the text so far is kept"
+    tab.wait_idle()
+    assert tab.page.get_by_role("button", name="Stop both").is_disabled()
+
+
+@pytest.mark.parametrize(("name", "stopped", "other"), [("Stop 4-bit NF4", LEFT, RIGHT), ("Stop FP32", RIGHT, LEFT)])
+def test_stop_in_one_column_leaves_the_other_alone(tab, fake_app, name, stopped, other):
+    fake_app.script(both={"hold_at": 4})
+    tab.choose("Together")
+    tab.send()
+    tab.wait(lambda: tab.answer(LEFT) and tab.answer(RIGHT), "both decode")
+    tab.page.get_by_role("button", name=name).click()
+    tab.wait(lambda: tab.status(stopped) == "Stopped", "stopped")
+    assert tab.status(other) == "Decoding"
+    fake_app.script()
+    tab.wait_idle()
+    assert tab.status(other) == "Done"
+
+
+def test_a_run_that_waits_for_its_turn_can_be_stopped(tab, fake_app):
+    fake_app.script(both={"hold_at": 4})
+    tab.send()
+    tab.wait(lambda: tab.status(LEFT) == "Decoding", "left decodes")
+    tab.page.get_by_role("button", name="Stop FP32").click()
+    tab.wait(lambda: tab.status(RIGHT) == "Stopped before the first token", "stopped")
+    fake_app.script()
+    tab.wait_idle()
+    assert tab.status(LEFT) == "Done"
+
+
+def test_closing_the_tab_stops_its_runs(open_tab, fake_app):
+    fake_app.script(both={"hold_at": 4})
+    tab = open_tab()
+    tab.send()
+    tab.wait(lambda: tab.answer(LEFT), "left decodes")
+    tab.page.close()
+    until(lambda: not any(lane.state == "busy" or lane.waiting for lane in fake_app.engine.status()), 5, "lanes at rest")
+
+
+def test_a_second_visitor_is_told_to_wait(tab, open_tab, fake_app):
+    fake_app.script(both={"hold_at": 4})
+    second = open_tab()
+    tab.send()
+    tab.wait(lambda: tab.answer(LEFT), "left decodes")
+    second.send()
+    second.wait(lambda: second.status(LEFT).startswith("Waiting behind"), "the second visitor waits")
+    fake_app.script()
+    tab.wait_idle()
+    second.wait_idle()
+    assert second.status(LEFT) == second.status(RIGHT) == "Done" == tab.status(RIGHT)
