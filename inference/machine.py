@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import platform
 from pathlib import Path
 
 import psutil
@@ -87,6 +88,17 @@ def cpu_quota(root: Path = CGROUP) -> float | None:
         pass
     quota_us, period_us = _number(root / "cpu/cpu.cfs_quota_us"), _number(root / "cpu/cpu.cfs_period_us")
     return quota_us / period_us if quota_us and period_us else None
+
+
+def cpu_name() -> str:
+    """The processor's name as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
 
 
 def check_fits(what: str, need: int, have: int, advice: str) -> None:

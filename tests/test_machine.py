@@ -25,8 +25,8 @@ def test_the_smaller_of_host_and_container_counts_v2(tmp_path):
 
 def test_the_older_cgroup_files_are_read_too(tmp_path):
     (tmp_path / "memory").mkdir()
-    (tmp_path / "memory/machine.limit_in_bytes").write_text(str(2 * GIB))
-    (tmp_path / "memory/machine.usage_in_bytes").write_text(str(GIB))
+    (tmp_path / "memory/memory.limit_in_bytes").write_text(str(2 * GIB))
+    (tmp_path / "memory/memory.usage_in_bytes").write_text(str(GIB))
     assert machine.ram_limit_bytes(tmp_path) == 2 * GIB and machine.ram_available_bytes(tmp_path) == GIB
 
 

@@ -15,6 +15,7 @@ from inference.engine.compare import compare as run_comparison
 from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import MODES, Request
+from inference.quality.answers import scored_or_why_not
 
 
 def build_request(prompt: Any, system: Any, format: Any, max_new_tokens: Any, temperature: Any, seed: Any) -> Request:
@@ -72,7 +73,7 @@ def compare_endpoint(engine: Engine, start: Callable[[], None]) -> Callable[...,
             if mode not in MODES:
                 raise InferenceError(f"Unknown mode {mode!r}. Use one of: {', '.join(MODES)}.")
             request = build_request(prompt, system, format, max_new_tokens, temperature, seed)
-            return safe_for_clients(run_comparison(engine, request, mode=mode, quality=bool(quality)))
+            return safe_for_clients(run_comparison(engine, request, mode=mode, quality=scored_or_why_not if quality else None))
         except InferenceError as error:
             raise gr.Error(str(error), print_exception=False) from error
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import gradio as gr
 
-from inference.engine.engine import Engine, LaneStatus
+from inference.engine.engine import Engine
 from inference.settings import Settings
+from inference.status import LaneStatus
 from ui import render
 from ui.api import compare_endpoint
 from ui.fork import BUTTON, ForkViewer

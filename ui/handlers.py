@@ -14,13 +14,14 @@ from typing import Any
 
 import gradio as gr
 
-from inference.engine.engine import Engine, LaneStatus
+from inference.engine.engine import Engine
 from inference.engine.runs import Run
 from inference.errors import InferenceError
 from inference.events import Failed
 from inference.progress import Progress
 from inference.record.build import build_record
 from inference.record.verdict import verdict_text
+from inference.status import LaneStatus
 from ui import render
 from ui.api import build_request
 from ui.badge import escape

@@ -10,9 +10,9 @@ import html
 import re
 from typing import Any
 
-from inference.engine.engine import LaneStatus
 from inference.events import LaneFacts, Loading
 from inference.progress import Progress
+from inference.status import LaneStatus
 from inference.timing import Timings
 from inference.units import UNKNOWN, rate, seconds, size
 from ui import badge

@@ -6,11 +6,9 @@ where they are not, whether the first fork is a near tie. Loads are those of the
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,49 +16,16 @@ import numpy as np
 
 from inference.bench.bandwidth import read_bandwidth
 from inference.bench.logits import logits
+from inference.bench.side import Side, peer_side, start_plain_worker
 from inference.bench.table import bench_table, row
-from inference.engine.compare import answer, warm_up
+from inference.engine.compare import warm_up
 from inference.engine.engine import Engine
-from inference.engine.process import start_plain_worker
 from inference.errors import InferenceError
-from inference.events import Done, LaneFacts, LoadFigures, Request
-from inference.quality.fork import first_difference
+from inference.events import Request
+from inference.record.verdict import first_difference
 from inference.settings import Settings
 
-FIGURES = ("decode_tps", "ttft_s", "prefill_tps", "total_s")
 RATIOS = {"decode": "decode_tps", "ttft": "ttft_s", "total": "total_s", "load": "load_s", "memory": "weights_bytes"}
-
-
-@dataclass(frozen=True)
-class Side:
-    """One way of answering: its process, and what it measured."""
-
-    engine: Engine
-    lane: str
-    runs: list[Done]
-
-    def ask(self, request: Request) -> Done:
-        """One answer; raises InferenceError when the lane fails."""
-        return answer(self.engine, self.lane, request)
-
-    @property
-    def facts(self) -> LaneFacts:
-        """What the lane's process says of the loaded model."""
-        facts = self.engine.status()[0].facts
-        assert facts is not None
-        return facts
-
-    def figures(self) -> dict[str, Any]:
-        """Medians over the runs, with the load and the memory."""
-        load = self.engine.status()[0].load or LoadFigures(0.0)
-        found: dict[str, Any] = {name: _median([getattr(run.timings, name) for run in self.runs]) for name in FIGURES}
-        last = self.runs[-1]
-        return found | {
-            "load_s": load.total_s, "load_spans": load.spans, "weights_bytes": self.facts.weights_bytes, "n": len(self.runs), "path": last.path,
-            "new_tokens": len(last.token_ids), "prompt_tokens": last.prompt_tokens, "threads": self.facts.threads,
-            "ram_uss": last.ram.uss if last.ram else None, "ram_rss_peak": last.ram.rss_peak if last.ram else None,
-            "vram_reserved": last.vram.reserved if last.vram else None,
-        }  # fmt: skip
 
 
 def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = (), positions: int = 0) -> dict[str, Any]:
@@ -93,16 +58,6 @@ def _check_peers(lanes: Sequence[str], peers: Sequence[str]) -> None:
             raise InferenceError(f"The peer bf16 runs on a GPU, so it can't stand beside {lane}. Leave it out, or name --lanes cuda:nf4.")
         if "llama.cpp" in peers and lane != "cpu:fp32":
             raise InferenceError(f"The peer llama.cpp is measured in FP32 on the CPU, so it can't stand beside {lane}. Leave it out, or name --lanes cpu:fp32.")
-
-
-def peer_side(settings: Settings, peer: str) -> Side:
-    """The process of another way of answering, not started yet."""
-    lane, start = settings.lanes[0], start_plain_worker
-    if peer == "bf16":
-        lane = lane.split(":")[0] + ":bf16"
-    else:
-        start = partial(start_plain_worker, way=peer)
-    return Side(Engine(replace(settings, lanes=(lane,)), start), lane, [])
 
 
 def bench_peer(settings: Settings, peer: str, request: Request, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -191,11 +146,6 @@ def _logits(side: Side, request: Request, ids: tuple[int, ...], file: Path) -> n
     """Logits step by step while the answer is forced to be `ids`, shape (len(ids), vocabulary)."""
     side.ask(replace(request, forced_ids=ids, logits_file=str(file), max_new_tokens=len(ids)))
     return np.load(file)
-
-
-def _median(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
 
 
 def _divide(top: float | None, bottom: float | None) -> float | None:

@@ -9,18 +9,16 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from inference.bench.side import Side
 from inference.engine.compare import read_all
 from inference.errors import InferenceError
 from inference.events import Request
 from inference.quality.scorer import Scorer
 from inference.score_events import ScoreRequest
-
-if TYPE_CHECKING:
-    from inference.bench.bench import Side
 
 WORDS = (
     "The kitchen opens at noon and the last order is taken at ten. Today there is chicken biryani, mutton korma and a lentil soup, "

@@ -1,12 +1,10 @@
-"""The bench's result as a table for people, and the prompt of a given number of tokens that it may ask for."""
+"""The bench's result as a table for people, and rows of figures that were measured elsewhere."""
 
 from __future__ import annotations
 
-import bisect
 from typing import Any
 
 from inference.errors import InferenceError
-from inference.settings import Settings
 from inference.units import UNKNOWN, rate, seconds, size
 
 COLUMNS = ("lane", "way", "path", "decode", "first token", "total", "load", "weights", "n")
@@ -51,22 +49,6 @@ def _logits(found: dict[str, Any] | None) -> str:
         f"; log-probabilities on {found['positions']} positions: ours at most {found['steps']:.2g} nat from plain's one at a time and "
         f"{found['rows']:.2g} all at once, plain's own two ways {found['plain_ways']:.2g} apart"
     )
-
-
-def prompt_of(tokens: int, settings: Settings) -> str:
-    """A raw text of exactly `tokens` tokens for the settings' model; raises InferenceError if none is found."""
-    from transformers import AutoTokenizer
-
-    from inference.models import checkpoints
-
-    tokenizer = AutoTokenizer.from_pretrained(checkpoints.find(settings.model_id, settings, lambda _: None).folder)
-    words = ("hello good morning may i see the menu and then tell me what you would order from it today " * (tokens // 8 + 1)).split()
-    counts = range(len(words) + 1)
-    count = bisect.bisect_left(counts, tokens, key=lambda n: len(tokenizer(" ".join(words[:n]))["input_ids"]))
-    text = " ".join(words[:count])
-    if len(tokenizer(text)["input_ids"]) == tokens:
-        return text
-    raise InferenceError(f"No prompt of exactly {tokens} tokens could be made. Try another --prompt-tokens.")
 
 
 def quoted(words: str) -> tuple[str, dict[str, Any]]:

@@ -10,10 +10,12 @@ import argparse
 import json
 import logging
 import signal
+import subprocess
 import sys
 from dataclasses import replace
 from typing import Any
 
+from inference import child
 from inference.cli import output
 from inference.cli import prompts as prompts_command
 from inference.cli import quality as quality_command
@@ -22,6 +24,7 @@ from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import FORMATS, MODES, Request
 from inference.progress import Progress
+from inference.quality.answers import scored_or_why_not
 from inference.record.quality import quality_table
 from inference.record.table import text_table
 from inference.record.verdict import verdict_text
@@ -114,7 +117,9 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     try:
         if kept := tuple(lane for lane in settings.lanes if lane.endswith(":nf4")):
             settle(engine, kept, status.show)
-        record = compare(engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show, quality=options.quality)
+        record = compare(
+            engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show, quality=scored_or_why_not if options.quality else None
+        )
     finally:
         engine.close()
         status.clear()
@@ -125,7 +130,8 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
 
 def _bench(options: argparse.Namespace, settings: Settings) -> int:
     from inference.bench.bench import bench
-    from inference.bench.table import bench_table, prompt_of, quoted
+    from inference.bench.prompt import prompt_of
+    from inference.bench.table import bench_table, quoted
 
     if options.shape:
         settings = replace(settings, model_id=f"shape:{options.shape}")
@@ -142,11 +148,8 @@ def _bench(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
-    from inference.lane.doctor import report
-
-    lines, well = report(settings)
-    print("\n".join(lines))
-    return 0 if well else 1
+    sys.stdout.flush()
+    return subprocess.run([sys.executable, "-m", "inference.lane.doctor"], env=child.environment(**settings.to_env())).returncode
 
 
 class StatusLine:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,9 @@ import torch
 from torch.nn import functional
 
 from inference.cpu.library import VECTOR, Library, load
+from inference.models.exact import Product
 
 log = logging.getLogger(__name__)
-Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 FEW = 48
 ROWS = {"one": 1, "few": 24, "many": 128}
 SCRATCH = 2**20

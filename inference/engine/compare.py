@@ -20,17 +20,18 @@ from inference.record.build import build_record
 LOOK_S = 0.05
 MOST_SETTLE_S = 300.0
 OnProgress = Callable[[str, Progress], None]
+Quality = Callable[[Engine, dict[str, Progress], bool], dict[str, Any]]
 
 
 def compare(
     engine: Engine, request: Request, lanes: tuple[str, ...] = (), mode: str = "auto", repeats: int = 1,
-    on_progress: OnProgress | None = None, quality: bool = False, stop: threading.Event | None = None,
+    on_progress: OnProgress | None = None, quality: Quality | None = None, stop: threading.Event | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The record of `request` on `lanes` (all of the engine's where none is named).
 
     With more than one repeat warm-up comparisons go before and are not counted. Raises InferenceError for a bad
-    request; a lane that fails is told in its own part of the record. With `quality` the full-precision lane's answer is scored
-    by all lanes; where that can't be, `quality` holds the sentence under `error`. `stop`, once set, ends the runs at their
+    request; a lane that fails is told in its own part of the record. `quality` gives the record's
+    part of that name (`quality.answers.scored_or_why_not`). `stop`, once set, ends the runs at their
     next token; the record then holds what there is.
     """
     outcomes: dict[str, list[Progress]] = {}
@@ -46,7 +47,9 @@ def compare(
         for key, progress in results.items():
             outcomes.setdefault(key, []).append(progress)
     record = build_record(engine.status(), request, used, outcomes)
-    return {**record, "quality": _quality(engine, outcomes, not request.temperature)} if quality else record
+    if quality and all(outcomes.values()):
+        record["quality"] = quality(engine, {key: runs[-1] for key, runs in outcomes.items()}, not request.temperature)
+    return record
 
 
 def warm_up(
@@ -78,15 +81,6 @@ def settle(engine: Engine, lanes: tuple[str, ...] = (), on_progress: OnProgress 
                 )
         time.sleep(LOOK_S)
     return False
-
-
-def _quality(engine: Engine, outcomes: dict[str, list[Progress]], greedy: bool) -> dict[str, Any]:
-    from inference.quality.answers import record_of_answer
-
-    try:
-        return record_of_answer(engine, {key: runs[-1] for key, runs in outcomes.items()}, greedy)
-    except InferenceError as error:
-        return {"error": str(error)}
 
 
 def answer(engine: Engine, lane: str, request: Request) -> Done:

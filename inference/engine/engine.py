@@ -15,10 +15,11 @@ from collections.abc import Callable, Generator
 from dataclasses import asdict
 
 from inference.engine.process import LaneProcess, start_worker, why_it_died
-from inference.engine.runs import LOADING_STATES, Comparison, Lane, LaneStatus, Run, mark_contended, may_start, waiting
+from inference.engine.runs import Comparison, Lane, Run, mark_contended, may_start, waiting
 from inference.errors import InferenceError
 from inference.events import ENDS, AnyRequest, Done, Event, Failed, Hello, Loaded, Loading, Prefill, Queued, RunEvent, Scored, Text
 from inference.settings import Settings
+from inference.status import LOADING_STATES, LaneStatus
 
 log = logging.getLogger(__name__)
 TICK_S = 0.1

@@ -84,18 +84,12 @@ class LaneProcess:
 
 def start_worker(lane: str, settings: Settings) -> LaneProcess:
     """Start `python -m inference.lane.worker LANE` with these settings."""
-    return _start(lane, settings)
+    return start_module(settings, "inference.lane.worker", lane, **OPENMP)
 
 
-def start_plain_worker(lane: str, settings: Settings, way: str = "plain") -> LaneProcess:
-    """The same lane answered by `generate`, for the bench; `way` is plain, or a peer: static-compile (over its static cache) or llama.cpp."""
-    return _start(lane, settings, way)
-
-
-def _start(lane: str, settings: Settings, *more: str) -> LaneProcess:
-    ours = {} if more else OPENMP
-    env = {**ours, **child.environment(**settings.to_env(), PYTHONUNBUFFERED="1")}
-    return LaneProcess([sys.executable, "-m", "inference.lane.worker", lane, *more], env)
+def start_module(settings: Settings, module: str, *arguments: str, **env: str) -> LaneProcess:
+    """Start `python -m MODULE ARGUMENTS` as a lane's process; what the environment already says wins over `env`."""
+    return LaneProcess([sys.executable, "-m", module, *arguments], {**env, **child.environment(**settings.to_env(), PYTHONUNBUFFERED="1")})
 
 
 def why_it_died(returncode: int) -> str:

@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from inference.events import ENDS, AnyRequest, Done, Hello, LaneFacts, Loaded, LoadFigures, Loading, Request, RunEvent, Text
+from inference.status import LOADING_STATES, LaneStatus
 from inference.timing import Timings, overlap_s
 
-LOADING_STATES = ("starting", "loading")
 ACTIVE_STATES = (*LOADING_STATES, "busy")
 
 
@@ -109,28 +109,6 @@ class Run:
             queue_s=max(0.0, span[1] - span[0] - covered),
             alone=not self.contended,
         )
-
-
-@dataclass(frozen=True)
-class LaneStatus:
-    """A lane as seen from outside; `state` is off, starting, loading, ready, busy, failed or refused."""
-
-    key: str
-    name: str
-    state: str
-    reason: str | None
-    available: bool
-    hello: Hello | None
-    facts: LaneFacts | None
-    load: LoadFigures | None
-    progress: Loading | None
-    waiting: int
-    path_pending: bool = False
-
-    @property
-    def settled(self) -> bool:
-        """Whether the lane is neither on its way up nor about to change over to a faster path."""
-        return self.state not in LOADING_STATES and not self.path_pending
 
 
 @dataclass(eq=False)

@@ -1,11 +1,12 @@
-"""What this machine can run, as text: versions, devices, limits, each lane's state, and which models fit where.
+"""`python -m inference.lane.doctor`: what this machine can run, as text: versions, devices, limits, each lane's state, and which models fit where.
 
-Runs in a process of its own (it imports torch). `report()` gives the lines and whether every lane can run.
+A process of its own, since it imports torch. `report()` gives the lines and whether every lane can run; the exit code says the same.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from inference.cuda.device_code import DeviceCode
 from inference.errors import InferenceError
 from inference.lane.probe import cuda_reason, environment, probe, versions
 from inference.models import loading, shapes
-from inference.settings import Settings
+from inference.settings import Settings, from_env
 from inference.units import size
 
 
@@ -84,3 +85,14 @@ def _meta_tensors(config: dict[str, Any]) -> list[tuple[str, tuple[int, ...]]]:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
     return [(name, tuple(parameter.shape)) for name, parameter in model.named_parameters()]
+
+
+def main() -> int:
+    """Print the report for the environment's settings; returns the exit code."""
+    lines, well = report(from_env())
+    print("\n".join(lines))
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -18,6 +18,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedT
 
 from inference import machine
 from inference.cpu import decoder as cpu_decoder
+from inference.cpu import install
 from inference.cpu import step as compiled_step
 from inference.cpu.compiling import Compiler
 from inference.cpu.decoder import CpuDecoder
@@ -107,7 +108,9 @@ class Lane:
         if self.device == "cuda":
             torch.cuda.empty_cache()  # a shape's random weights may have been made on the card just now
             torch.cuda.reset_peak_memory_stats()
-        self.model, facts = self._read(report)
+        self.model = self._read(report)
+        kernel = install.use_kernels(self.model, self.name, self.settings.cache_path() / "kernels") if self.device == "cpu" else None
+        facts = loading.describe(self.model, self.checkpoint, self.name, self.threads)
         self.end_ids = text.end_ids(self.tokenizer, self.model.generation_config, self.model.config, self.model.config.get_text_config())
         clock.end("quantize" if facts.quantization else "read")
         report(Loading("warming up"))
@@ -117,7 +120,7 @@ class Lane:
         machine.give_back_freed()
         clock.end("warm-up")
         self.decoder = decoder
-        self.facts = replace(facts, has_chat_template=bool(self.tokenizer.chat_template))
+        self.facts = replace(facts, kernel=kernel or facts.kernel, has_chat_template=bool(self.tokenizer.chat_template))
         self._spans = spans
         self._measure_load()
         if self.name == "cuda:nf4":
@@ -127,9 +130,9 @@ class Lane:
             self.fast.start()
         return self._loaded()
 
-    def _read(self, report: Callable[[Loading], None]) -> tuple[PreTrainedModel, LaneFacts]:
-        def load(checkpoint: Checkpoint) -> tuple[PreTrainedModel, LaneFacts]:
-            return loading.load(checkpoint, self.name, self.threads, report, self.settings)
+    def _read(self, report: Callable[[Loading], None]) -> PreTrainedModel:
+        def load(checkpoint: Checkpoint) -> PreTrainedModel:
+            return loading.load(checkpoint, self.name, report, self.settings)
 
         assert self.checkpoint is not None
         if self.name != "cuda:nf4":

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import transformers
 
 from inference import machine
+from inference.events import Hello
 
 log = logging.getLogger(__name__)
 PACKAGES = ("torch", "transformers", "bitsandbytes", "accelerate", "huggingface_hub", "gradio")
@@ -40,6 +42,13 @@ def probe(name: str) -> Found:
     if precision == "nf4" and (missing := bitsandbytes_reason()):
         return Found(lane, False, missing)
     return Found(lane, True, no_cuda)
+
+
+def hello_of(name: str) -> Hello:
+    """What the process of lane `name` says first: which lane it is, on what, and why it can't run if it can't."""
+    transformers.logging.set_verbosity_error()
+    found = probe(name)
+    return Hello(found.lane, found.lane.split(":")[0], versions(), environment(), found.reason, found.available)
 
 
 def cuda_reason() -> str | None:
@@ -79,9 +88,7 @@ def versions() -> dict[str, str]:
 
 def environment() -> dict[str, Any]:
     """The hardware: processor, RAM limit, and the card with its memory and driver (null where there is none)."""
-    from inference.models.loading import cpu_name
-
-    found: dict[str, Any] = {"cpu": cpu_name(), "ram_limit_bytes": machine.ram_limit_bytes(), "gpu": None, "gpu_memory_bytes": None, "driver": None}
+    found: dict[str, Any] = {"cpu": machine.cpu_name(), "ram_limit_bytes": machine.ram_limit_bytes(), "gpu": None, "gpu_memory_bytes": None, "driver": None}
     if cuda_reason() is None:
         properties = torch.cuda.get_device_properties(0)
         found |= {"gpu": properties.name, "gpu_memory_bytes": properties.total_memory, "driver": _driver()}

@@ -1,4 +1,4 @@
-"""`python -m inference.lane.worker LANE [plain|static-compile|llama.cpp]`: one lane behind JSON lines, one object a line.
+"""`python -m inference.lane.worker LANE`: one lane behind JSON lines, one object a line (`bench/worker.py`: another way of answering).
 
 Reads `load`, `generate`, `score`, `stop`, `hold` and `exit` from stdin and writes events to stdout. The first line takes both
 descriptors for itself and points stdout at stderr, so that a library's print can't break a message; stderr is the
@@ -19,6 +19,7 @@ import logging  # noqa: E402
 import queue  # noqa: E402
 import threading  # noqa: E402
 import time  # noqa: E402
+from collections.abc import Callable  # noqa: E402
 from dataclasses import replace  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -29,12 +30,13 @@ from inference.score_events import ScoreRequest  # noqa: E402
 from inference.settings import Settings, from_env  # noqa: E402
 
 log = logging.getLogger(__name__)
+Starter = Callable[[str, Settings], tuple[Any, Hello]]
 
 
 class Worker:
     """The loop around a lane: requests in, events out, one at a time."""
 
-    def __init__(self, lane: str, settings: Settings, way: str = "") -> None:
+    def __init__(self, lane: str, settings: Settings, start: Starter) -> None:
         self.settings = settings
         self.requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.stopped: set[str] = set()
@@ -42,7 +44,7 @@ class Worker:
         self.lane: Any = None
         self.held = False
         threading.Thread(target=self._read, name="requests", daemon=True).start()
-        self.lane, self.hello = _start_lane(lane, settings, way)
+        self.lane, self.hello = start(lane, settings)
 
     def run(self) -> None:
         """Say hello, then serve until the input closes."""
@@ -142,39 +144,26 @@ def _request(fields: dict[str, Any]) -> Request:
     return Request(**{**fields, "forced_ids": tuple(fields.get("forced_ids", ()))})
 
 
-def _start_lane(name: str, settings: Settings, way: str) -> tuple[Any, Hello]:
+def start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
     """Set the threads, import the heavy libraries, find the device; (None, hello) where the lane can't run."""
     began = time.perf_counter()
-    if not way:
-        os.environ["OMP_NUM_THREADS"] = str(machine.cpu_threads(settings.threads))
+    os.environ["OMP_NUM_THREADS"] = str(machine.cpu_threads(settings.threads))
     import torch
-    import transformers
 
-    transformers.logging.set_verbosity_error()
-    from inference.bench.plain import PlainLane
     from inference.lane.lane import Lane
-    from inference.lane.probe import cuda_reason, environment, probe, versions
+    from inference.lane.probe import cuda_reason, hello_of
 
-    found = probe(name)
-    if not way:
-        torch.set_num_threads(machine.cpu_threads(settings.threads, beside_gpu=cuda_reason() is None))
-    hello = Hello(found.lane, found.lane.split(":")[0], versions(), environment(), found.reason, found.available)
-    if not found.available:
-        return None, hello
-    import_s = time.perf_counter() - began
-    if way == "llama.cpp":
-        from inference.bench.llama_cpp import LlamaCppLane
-
-        return LlamaCppLane(found.lane, settings, import_s), hello
-    return PlainLane(found.lane, settings, import_s, way == "static-compile") if way else Lane(found.lane, settings, import_s), hello
+    torch.set_num_threads(machine.cpu_threads(settings.threads, beside_gpu=cuda_reason() is None))
+    hello = hello_of(name)
+    return (Lane(hello.lane, settings, time.perf_counter() - began) if hello.available else None), hello
 
 
-def main() -> None:
-    """Run the lane named on the command line."""
+def serve(lane: str, start: Starter = start_lane) -> None:
+    """Run a lane until the input closes."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    Worker(sys.argv[1], from_env(), "".join(sys.argv[2:])).run()
+    Worker(lane, from_env(), start).run()
 
 
 if __name__ == "__main__":
-    main()
+    serve(sys.argv[1])

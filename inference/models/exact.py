@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from inference.cpu.products import Product
-
+Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 SIXTEEN_BIT = (torch.bfloat16, torch.float16)
 CHECKED_ROWS = 2**22
 

@@ -10,7 +10,6 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ from safetensors import safe_open
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
 from inference import machine
-from inference.cpu import patches, products
 from inference.errors import InferenceError
 from inference.events import LaneFacts, Loading
 from inference.models.checkpoints import Checkpoint
-from inference.models.exact import computes_in_fp32, install, kept_as_stored, matrices, shrink, storage_label, stored_dtype
+from inference.models.exact import computes_in_fp32, kept_as_stored, shrink, storage_label, stored_dtype
 from inference.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -57,12 +55,12 @@ def model_arguments(lane: str) -> dict[str, Any]:
     return {"device_map": device_map, "dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
 
 
-def load(checkpoint: Checkpoint, lane: str, threads: int, report: Report, settings: Settings) -> tuple[PreTrainedModel, LaneFacts]:
-    """The model on its device and what it is; raises InferenceError (Refused where it can't fit)."""
+def load(checkpoint: Checkpoint, lane: str, report: Report, settings: Settings) -> PreTrainedModel:
+    """The model on its device; raises InferenceError (Refused where it can't fit)."""
     check_fits(checkpoint.folder, lane, settings.compact)
     transformers.logging.set_tqdm_hook(lambda factory, args, kwargs: _WeightsProgress(report, *args, **kwargs))
     try:
-        model = read(checkpoint.folder, lane, settings.compact, checkpoint.id)
+        return read(checkpoint.folder, lane, settings.compact, checkpoint.id)
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
         raise InferenceError(f"The GPU ran out of memory while loading {checkpoint.id}. Free the card or set MODEL_ID to a smaller model.") from None
@@ -72,9 +70,6 @@ def load(checkpoint: Checkpoint, lane: str, threads: int, report: Report, settin
         ) from error
     finally:
         transformers.logging.set_tqdm_hook(None)
-    kernel = use_kernels(model, lane, settings.cache_path() / "kernels") if lane.startswith("cpu") else None
-    facts = describe(model, checkpoint, lane, threads)
-    return model, replace(facts, kernel=kernel or facts.kernel)
 
 
 def read(folder: Path, lane: str, compact: bool, name: str = "") -> PreTrainedModel:
@@ -87,22 +82,6 @@ def read(folder: Path, lane: str, compact: bool, name: str = "") -> PreTrainedMo
     if exact:
         shrink(model)
     return model.eval()
-
-
-def use_kernels(model: PreTrainedModel, lane: str, folder: Path) -> str | None:
-    """Give a CPU lane's layers the products that are fastest here; what they are called, None where torch's own stay."""
-    if model_arguments(lane)["dtype"] != torch.float32:
-        return None
-    found, library = products.candidates(folder)
-    kernels = products.choose([module.weight for _, module in matrices(model) if isinstance(module, torch.nn.Linear)], found)
-    install(model, kernels.product)
-    if library is not None:
-        patches.install(model, library)
-    if lane != "cpu:nf4":
-        return kernels.name
-    from inference.cpu import nf4
-
-    return f"{'own C' if nf4.install(model, library) else 'bitsandbytes'} (4-bit), {kernels.name} (the rest)"
 
 
 def check_fits(folder: Path, lane: str, compact: bool = True) -> None:
@@ -196,20 +175,7 @@ def device_name(device: str) -> str:
     """The processor's or card's own name."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name()
-    return cpu_name()
-
-
-def cpu_name() -> str:
-    """The processor's name as the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    import platform
-
-    return platform.processor() or platform.machine()
+    return machine.cpu_name()
 
 
 def _precision(four_bit: list[Any], floating: set[torch.dtype]) -> str:

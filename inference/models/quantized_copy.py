@@ -23,11 +23,9 @@ from safetensors import SafetensorError
 from transformers import PreTrainedModel
 
 from inference.errors import InferenceError
-from inference.events import LaneFacts
 from inference.models.checkpoints import Checkpoint
 
 log = logging.getLogger(__name__)
-Loaded = tuple[PreTrainedModel, LaneFacts]
 KEY_FILE = "copy-of.json"
 
 
@@ -78,7 +76,7 @@ def _save(model: PreTrainedModel, place: Path, key: Any) -> None:
         log.warning("no 4-bit copy was saved: %s", error)
 
 
-def load_through(checkpoint: Checkpoint, arguments: dict[str, Any], cache: Path, load: Callable[[Checkpoint], Loaded]) -> Loaded:
+def load_through(checkpoint: Checkpoint, arguments: dict[str, Any], cache: Path, load: Callable[[Checkpoint], PreTrainedModel]) -> PreTrainedModel:
     """The model by `load`: from its 4-bit copy where there is a good one, else from the checkpoint, and then a copy is saved beside."""
     key, place = key_of(checkpoint, arguments), place_of(checkpoint, cache)
     if usable(place, key):
@@ -87,6 +85,6 @@ def load_through(checkpoint: Checkpoint, arguments: dict[str, Any], cache: Path,
         except (InferenceError, SafetensorError, RuntimeError) as error:
             log.warning("the 4-bit copy is damaged and is made anew: %s", error)
             discard(place)
-    model, facts = load(checkpoint)
+    model = load(checkpoint)
     save_beside(model, place, key)
-    return model, facts
+    return model

@@ -89,6 +89,14 @@ def record_of_answer(engine: Engine, runs: Runs, greedy: bool) -> dict[str, Any]
     return _answer_record(reference, others, found, fork)
 
 
+def scored_or_why_not(engine: Engine, runs: Runs, greedy: bool) -> dict[str, Any]:
+    """`record_of_answer`, or where that can't be, its sentence under `error`."""
+    try:
+        return record_of_answer(engine, runs, greedy)
+    except InferenceError as error:
+        return {"error": str(error)}
+
+
 def _answer_record(reference: Scorer, others: Sequence[Scorer], found: Sequence[Piece], fork: Fork | None) -> dict[str, Any]:
     return {**quality_record(reference, others, found, "answer"), "first_divergence": fork.as_record() if fork else None}
 

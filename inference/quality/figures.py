@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from inference.errors import InferenceError
+from inference.record.quality import ENOUGH_POSITIONS
 from inference.score_events import MOST_POSITIONS, Scored
 
 WINDOW = 512
-ENOUGH_POSITIONS = 200
 
 
 @dataclass(frozen=True)

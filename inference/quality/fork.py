@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from inference.record.verdict import first_difference
 from inference.score_events import Scored
 
 NEAR_TIE_NATS = 0.03
@@ -46,14 +47,6 @@ class Fork:
     def as_record(self) -> dict[str, Any]:
         """The fork as it stands in the record."""
         return asdict(self)
-
-
-def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
-    """Index of the first differing id of two answers, the shorter one's length where one continues the other, None if equal."""
-    for index, (a, b) in enumerate(zip(left, right, strict=False)):
-        if a != b:
-            return index
-    return None if len(left) == len(right) else min(len(left), len(right))
 
 
 def margin(scored: Scored, position: int) -> float:

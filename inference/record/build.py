@@ -11,11 +11,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from inference.engine.engine import LaneStatus
 from inference.events import Done, Request
 from inference.progress import Progress
 from inference.record.lanes import ENDED
 from inference.record.verdict import verdict
+from inference.status import LaneStatus
 from inference.timing import Timings
 
 SCHEMA = "gpu-vs-cpu/1"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from inference.quality.figures import ENOUGH_POSITIONS
 from inference.record.scale import USUAL
 from inference.units import size
+
+ENOUGH_POSITIONS = 200
 
 
 def quality_table(record: dict[str, Any]) -> str:

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from inference.quality.figures import ENOUGH_POSITIONS
 from inference.record.build import VERSIONS
 from inference.record.lanes import at_rest, ended_runs, lane_title, peak, shown_run
 from inference.record.missing import shown, why
-from inference.record.quality import figure_rows
+from inference.record.quality import ENOUGH_POSITIONS, figure_rows
 from inference.record.reproduce import load_call
 from inference.record.summary import summary_lines
 from inference.record.verdict import REFERENCE

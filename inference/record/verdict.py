@@ -6,9 +6,9 @@ record's lanes. Out: its `verdict`, and words.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from inference.quality.fork import first_difference
 from inference.record.lanes import ended_runs, lane_title
 from inference.units import rate, seconds, size, times
 
@@ -40,6 +40,14 @@ def _pair(name: str, lane: dict[str, Any], reference: dict[str, Any]) -> dict[st
         "identical": apart is None,
         "first_divergence": apart,
     }
+
+
+def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
+    """Index of the first differing id of two answers, the shorter one's length where one continues the other, None if equal."""
+    for index, (a, b) in enumerate(zip(left, right, strict=False)):
+        if a != b:
+            return index
+    return None if len(left) == len(right) else min(len(left), len(right))
 
 
 def _effect(lanes: dict[str, dict[str, Any]], top: str, bottom: str) -> float | None:

@@ -7,6 +7,7 @@ from transformers import AutoModelForCausalLM
 
 from inference.cpu import library as c_library
 from inference.cpu import products
+from inference.cpu.install import use_kernels
 from inference.errors import InferenceError
 from inference.models import exact, loading
 from inference.models.checkpoints import Checkpoint
@@ -23,6 +24,11 @@ def folder(request, tmp_path_factory):
 
 def read(folder, compact_too=True):
     return loading.read(folder, "cpu:fp32", compact_too)
+
+
+def described(model, folder, cache):
+    use_kernels(model, "cpu:fp32", cache)
+    return loading.describe(model, Checkpoint("tiny", folder), "cpu:fp32", 1)
 
 
 def plain_model(folder):
@@ -99,12 +105,13 @@ def test_without_transformers_plan_the_result_is_the_same(folder, monkeypatch):
 
 def test_switched_off_all_is_fp32(folder, tmp_path):
     settings = Settings(compact=False, cache_dir=str(tmp_path))
-    _, facts = loading.load(Checkpoint("tiny", folder), "cpu:fp32", 1, lambda _: None, settings)
+    facts = described(loading.load(Checkpoint("tiny", folder), "cpu:fp32", lambda _: None, settings), folder, tmp_path)
     assert (facts.precision, facts.storage_dtype, facts.compute_dtype) == ("FP32", "float32", "float32")
 
 
 def test_the_label_tells_the_storage_and_the_arithmetic(folder, tmp_path):
-    model, facts = loading.load(Checkpoint("tiny", folder), "cpu:fp32", 1, lambda _: None, Settings(cache_dir=str(tmp_path)))
+    model = loading.load(Checkpoint("tiny", folder), "cpu:fp32", lambda _: None, Settings(cache_dir=str(tmp_path)))
+    facts = described(model, folder, tmp_path)
     assert (facts.precision, facts.storage_dtype, facts.compute_dtype) == ("FP32", "bfloat16 (exact)", "float32")
     model.model.norm.weight.data = model.model.norm.weight.data.bfloat16()
     with pytest.raises(InferenceError, match="mixed"):

@@ -1,9 +1,9 @@
 """Records made of scripted runs, for tests of what is read off them."""
 
-from inference.engine.runs import LaneStatus
 from inference.events import Done, Hello, LoadFigures, Request
 from inference.progress import Progress
 from inference.record.build import build_record
+from inference.status import LaneStatus
 from inference.timing import Timings
 from tests.support.fake_lane import facts
 

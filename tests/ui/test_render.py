@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from inference import units
-from inference.engine.engine import Engine, LaneStatus
+from inference.engine.engine import Engine
 from inference.engine.runs import Comparison
 from inference.events import Done, Failed, Hello, LaneFacts, LoadFigures, Loading, Prefill, Queued, Text
 from inference.progress import Progress
 from inference.settings import Settings
+from inference.status import LaneStatus
 from inference.timing import Timings
 from ui import badge, render
 from ui.handlers import FAULT, FRAME_S, Page

@@ -1,0 +1,68 @@
+"""One way of answering in the bench: its process, what it measured, and what it says of its model."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from inference.engine.compare import answer
+from inference.engine.engine import Engine
+from inference.engine.process import LaneProcess, start_module
+from inference.events import Done, LaneFacts, LoadFigures, Request
+from inference.settings import Settings
+
+FIGURES = ("decode_tps", "ttft_s", "prefill_tps", "total_s")
+
+
+def start_plain_worker(lane: str, settings: Settings, way: str = "plain") -> LaneProcess:
+    """The same lane answered by `generate`; `way` is plain, or a peer: static-compile (over its static cache) or llama.cpp."""
+    return start_module(settings, "inference.bench.worker", lane, way)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way of answering: its process, and what it measured."""
+
+    engine: Engine
+    lane: str
+    runs: list[Done]
+
+    def ask(self, request: Request) -> Done:
+        """One answer; raises InferenceError when the lane fails."""
+        return answer(self.engine, self.lane, request)
+
+    @property
+    def facts(self) -> LaneFacts:
+        """What the lane's process says of the loaded model."""
+        facts = self.engine.status()[0].facts
+        assert facts is not None
+        return facts
+
+    def figures(self) -> dict[str, Any]:
+        """Medians over the runs, with the load and the memory."""
+        load = self.engine.status()[0].load or LoadFigures(0.0)
+        found: dict[str, Any] = {name: _median([getattr(run.timings, name) for run in self.runs]) for name in FIGURES}
+        last = self.runs[-1]
+        return found | {
+            "load_s": load.total_s, "load_spans": load.spans, "weights_bytes": self.facts.weights_bytes, "n": len(self.runs), "path": last.path,
+            "new_tokens": len(last.token_ids), "prompt_tokens": last.prompt_tokens, "threads": self.facts.threads,
+            "ram_uss": last.ram.uss if last.ram else None, "ram_rss_peak": last.ram.rss_peak if last.ram else None,
+            "vram_reserved": last.vram.reserved if last.vram else None,
+        }  # fmt: skip
+
+
+def peer_side(settings: Settings, peer: str) -> Side:
+    """The process of another way of answering, not started yet."""
+    lane, start = settings.lanes[0], start_plain_worker
+    if peer == "bf16":
+        lane = lane.split(":")[0] + ":bf16"
+    else:
+        start = partial(start_plain_worker, way=peer)
+    return Side(Engine(replace(settings, lanes=(lane,)), start), lane, [])
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None

@@ -1,0 +1,31 @@
+"""A lane as seen from outside the engine: what the page, the record and the tables know of it. Standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inference.events import Hello, LaneFacts, LoadFigures, Loading
+
+LOADING_STATES = ("starting", "loading")
+
+
+@dataclass(frozen=True)
+class LaneStatus:
+    """A lane as seen from outside; `state` is off, starting, loading, ready, busy, failed or refused."""
+
+    key: str
+    name: str
+    state: str
+    reason: str | None
+    available: bool
+    hello: Hello | None
+    facts: LaneFacts | None
+    load: LoadFigures | None
+    progress: Loading | None
+    waiting: int
+    path_pending: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether the lane is neither on its way up nor about to change over to a faster path."""
+        return self.state not in LOADING_STATES and not self.path_pending

@@ -1,0 +1,133 @@
+"""The rooms of `inference/`: who may import whom, no circles, and torch only where a lane's process works."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from inference.child import ROOT
+
+# A module at the top of inference/ is vocabulary: everybody may import it, and it imports nothing but vocabulary.
+MAY_IMPORT: dict[str, set[str]] = {
+    "record": set(),
+    "engine": {"record"},
+    "series": {"engine", "record"},
+    "quality": {"engine", "record", "series"},
+    "decode": set(),
+    "models": set(),
+    "cpu": {"decode", "models"},
+    "cuda": {"decode", "models"},
+    "lane": {"decode", "models", "cpu", "cuda"},
+    "bench": {"engine", "record", "quality"},
+    "cli": {"engine", "record", "quality", "series", "bench"},
+}
+BASELINES = {"bench.plain", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
+LANE_ROOMS = {"decode", "models", "cpu", "cuda", "lane"}
+PAGE_MAY_IMPORT = {"engine", "record", "quality", "series"}
+HEAVY = {"torch", "transformers", "bitsandbytes", "accelerate", "safetensors"}
+MOST_FILES = 15
+
+
+def modules() -> dict[str, Path]:
+    return {".".join(path.relative_to(ROOT / "inference").with_suffix("").parts): path for path in (ROOT / "inference").rglob("*.py")}
+
+
+def room_of(module: str) -> str:
+    """The room of a module named from `inference` on; empty for the vocabulary."""
+    first, _, rest = module.partition(".")
+    return first if rest else ""
+
+
+def imported(path: Path) -> set[str]:
+    """Everything a file imports, inside functions and under TYPE_CHECKING too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def ours(names: set[str]) -> set[str]:
+    """Of imported names, our modules: "from inference.a import b" is module a.b where there is one, else a."""
+    known, found = modules(), set()
+    for name in names:
+        if name.startswith("inference."):
+            short = name.removeprefix("inference.")
+            found.add(short if short in known else short.rpartition(".")[0] or short)
+    return found
+
+
+def rooms_in_need(module: str, path: Path) -> set[str]:
+    """The rooms that a module imports from, its own left out."""
+    return {room_of(name) if name in modules() else name.partition(".")[0] for name in ours(imported(path))} - {"", room_of(module)}
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_a_module_imports_only_what_its_room_may(module):
+    path, room = modules()[module], room_of(module)
+    if module == "__main__":
+        allowed = {"cli"}
+    elif module in BASELINES:
+        allowed = {"models", "lane", "decode"}
+    else:
+        allowed = MAY_IMPORT.get(room, set())
+    rooms = {name for name in rooms_in_need(module, path) if name in MAY_IMPORT}
+    assert rooms <= allowed, f"{module} imports from {sorted(rooms - allowed)}"
+
+
+def test_the_rule_itself_has_no_circle():
+    def reached(room: str, seen: tuple[str, ...]) -> None:
+        assert room not in seen, f"circle: {' -> '.join((*seen, room))}"
+        for other in MAY_IMPORT[room]:
+            reached(other, (*seen, room))
+
+    for room in MAY_IMPORT:
+        reached(room, ())
+
+
+def test_no_two_modules_import_each_other():
+    graph = {module: ours(imported(path)) & set(modules()) for module, path in modules().items()}
+    done: set[str] = set()
+
+    def walk(module: str, way: tuple[str, ...]) -> None:
+        assert module not in way, f"circle: {' -> '.join((*way, module))}"
+        if module not in done:
+            for other in graph[module]:
+                walk(other, (*way, module))
+            done.add(module)
+
+    for module in graph:
+        walk(module, ())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "ui").glob("*.py")), ids=lambda path: path.name)
+def test_the_page_imports_no_lane(path):
+    assert rooms_in_need("ui", path) & set(MAY_IMPORT) <= PAGE_MAY_IMPORT
+    assert not {name.partition(".")[0] for name in imported(path)} & HEAVY
+
+
+def test_heavy_libraries_are_imported_only_where_a_lane_process_works():
+    for module, path in modules().items():
+        if room_of(module) not in LANE_ROOMS and module not in BASELINES:
+            assert not {name.partition(".")[0] for name in imported(path)} & HEAVY, module
+
+
+def test_what_a_page_and_the_command_line_import_brings_no_torch():
+    light = [f"inference.{m}" for m in modules() if room_of(m) not in LANE_ROOMS and m not in BASELINES and not m.endswith("__")]
+    code = f"import sys; [__import__(name) for name in {light!r}]; print(sorted({HEAVY!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_every_room_says_what_it_is_for_and_stays_small():
+    for room in MAY_IMPORT:
+        folder = ROOT / "inference" / room
+        words = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or ""
+        assert "In:" in words and "Out:" in words and "May import" in words, room
+        assert len(list(folder.glob("*.py"))) <= MOST_FILES, room
