@@ -7,3 +7,10 @@ class InferenceError(Exception):
 
 class Refused(InferenceError):
     """A load that was not begun because it could not succeed (it does not fit, no such device, a locked model)."""
+
+
+class DeviceLost(InferenceError):
+    """The device (a CUDA context) is past use in this process: only a new process can answer."""
+
+
+DEVICE_LOST_CODE = 70  # with which a lane's process ends where its device is past use

@@ -30,8 +30,6 @@ class Request:
     max_new_tokens: int = 50
     temperature: float = 0.0
     seed: int = 0
-    forced_ids: tuple[int, ...] = ()  # for the bench: give these ids instead of choosing, and ...
-    logits_file: str = ""  # ... write each step's logits there (.npy)
     verb: ClassVar[str] = "generate"
 
     def check(self) -> None:
@@ -48,6 +46,15 @@ class Request:
             raise InferenceError(f"Temperature must be from 0 (greedy) to 2, not {self.temperature}.")
         if not 0 <= self.seed < 2**63:
             raise InferenceError(f"The seed must be a whole number from 0 to 2^63 - 1, not {self.seed}.")
+
+
+@dataclass(frozen=True)
+class ForcedRequest(Request):
+    """For the bench: give `ids` instead of choosing, and write each step's logits to `logits_file` (.npy)."""
+
+    ids: tuple[int, ...] = ()
+    logits_file: str = ""
+    verb: ClassVar[str] = "force"
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,10 @@ class LoadFigures:
 
 @dataclass(frozen=True)
 class LaneFacts:
-    """What a loaded lane is, read off the loaded model and not off the settings."""
+    """What a loaded lane is, read off the loaded model and not off the settings.
+
+    `fast_used`: our own faster ways in use (`fast.WAYS`); `fast_why_not`: of each other one that is for this lane, why not.
+    """
 
     model_id: str
     revision: str | None
@@ -101,6 +111,8 @@ class LaneFacts:
     has_chat_template: bool
     adapter: str | None = None
     note: str | None = None
+    fast_used: tuple[str, ...] = ()
+    fast_why_not: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,12 +129,16 @@ class Hello:
 
 @dataclass(frozen=True)
 class Loading:
-    """Progress of a load: `stage` in words, `done` of `total` `unit`s (total None while unknown)."""
+    """Progress of a load: `stage` in words, `done` of `total` `unit`s (total None while unknown).
+
+    `trying`: the faster way that is being tried, which a process that ends just then is to do without next time.
+    """
 
     stage: str
     done: float = 0
     total: float | None = None
     unit: str = ""
+    trying: str = ""
 
 
 @dataclass(frozen=True)
@@ -148,12 +164,13 @@ class Queued:
 
 @dataclass(frozen=True)
 class Prefill:
-    """The run begins: the prompt's token ids, and the prompt format really used."""
+    """The run begins: the prompt's token ids, the prompt format really used, and the path that it will decode by."""
 
     run_id: str
     prompt_ids: tuple[int, ...]
     format: str
     t_start: float
+    path: str | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +185,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Done:
-    """The run ended: `finish_reason` is stop, length or stopped; waits are filled in by the engine."""
+    """The run ended: `finish_reason` is stop, length or stopped; waits are filled in by the engine.
+
+    `path_reason` says why it was not decoded by the lane's faster path, where there is one.
+    """
 
     run_id: str
     finish_reason: str
@@ -183,6 +203,7 @@ class Done:
     vram: Vram | None = None
     ram: Ram | None = None
     path: str | None = None
+    path_reason: str | None = None
     warm: bool | None = None
     alone: bool | None = None
 
@@ -196,7 +217,7 @@ class Failed:
     refused: bool = False
 
 
-AnyRequest = Request | ScoreRequest
+AnyRequest = Request | ForcedRequest | ScoreRequest
 Event = Hello | Loading | Loaded | Queued | Prefill | Text | Done | Failed | Scored
 RunEvent = Loading | Queued | Prefill | Text | Done | Failed | Scored
 ENDS = (Done, Failed, Scored)  # nothing follows one of these in a run

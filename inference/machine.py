@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import platform
 from pathlib import Path
@@ -15,8 +16,10 @@ from pathlib import Path
 import psutil
 
 from inference.errors import Refused
+from inference.settings import Settings
 from inference.units import size
 
+log = logging.getLogger(__name__)
 CGROUP = Path("/sys/fs/cgroup")
 GIB = 2**30
 UNLIMITED = 2**60
@@ -77,6 +80,26 @@ def cpu_threads(asked: int = 0, beside_gpu: bool = False, root: Path = CGROUP) -
     quota = cpu_quota(root)
     threads = max(1, min(affinity, physical, max(1, round(quota)) if quota else affinity))
     return threads - 1 if beside_gpu and threads > 2 else threads
+
+
+def lane_threads(settings: Settings) -> int:
+    """Threads for one lane of these settings; asks no CUDA, which would make a context on the card."""
+    on_gpu = any(not lane.startswith("cpu:") for lane in settings.lanes)
+    return cpu_threads(settings.threads, beside_gpu=on_gpu and nvidia_gpus() > 0)
+
+
+def nvidia_gpus() -> int:
+    """How many NVIDIA cards this process may see, by NVML: without a context on any of them."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
+        return 0
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return int(pynvml.nvmlDeviceGetCount())
+    except Exception as error:  # noqa: BLE001 - NVML is optional and raises its own family
+        log.info("NVML found no card: %s", error)
+        return 0
 
 
 def cpu_quota(root: Path = CGROUP) -> float | None:

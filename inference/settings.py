@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from inference import fast
 from inference.errors import InferenceError
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -28,9 +29,9 @@ VARIABLES: dict[str, str] = {
     "auth": "AUTH",
     "host": "GRADIO_SERVER_NAME",
     "port": "GRADIO_SERVER_PORT",
-    "compact": "COMPACT_WEIGHTS",
-    "compile": "COMPILE_STEP",
+    "fast": "FAST",
 }
+INTERNAL = {"fast_lost": "FAST_LOST"}  # what the engine tells a lane's process, and no person sets
 _SECRET = {"auth"}
 
 
@@ -47,8 +48,8 @@ class Settings:
     auth: str = ""
     host: str = "127.0.0.1"
     port: int = 0
-    compact: bool = True
-    compile: bool = True
+    fast: tuple[str, ...] = fast.ALL
+    fast_lost: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_lanes(self.lanes)
@@ -77,7 +78,8 @@ class Settings:
 
     def to_env(self) -> dict[str, str]:
         """The environment variables that give these settings to a child process."""
-        return {VARIABLES[f.name]: _to_text(getattr(self, f.name)) for f in fields(self)}
+        names = VARIABLES | INTERNAL
+        return {names[f.name]: _to_text(f.name, getattr(self, f.name)) for f in fields(self)}
 
     def __str__(self) -> str:
         shown = {f.name: "***" if f.name in _SECRET and getattr(self, f.name) else getattr(self, f.name) for f in fields(self)}
@@ -89,7 +91,7 @@ class Settings:
 def from_env(environ: Mapping[str, str] = os.environ) -> Settings:
     """Settings from environment variables; raises InferenceError naming the variable that can't be read."""
     values: dict[str, object] = {}
-    for name, variable in VARIABLES.items():
+    for name, variable in (VARIABLES | INTERNAL).items():
         text = environ.get(variable, "").strip()
         if text:
             values[name] = _from_text(name, variable, text)
@@ -125,7 +127,9 @@ def _cache_candidates() -> list[Path]:
 def _from_text(name: str, variable: str, text: str) -> object:
     if name == "lanes":
         return parse_lanes(text)
-    if name in {"share", "compact", "compile"}:
+    if name in {"fast", "fast_lost"}:
+        return fast.parse(text)
+    if name == "share":
         return text.lower() in {"1", "true", "yes", "on"}
     if name in {"threads", "port"}:
         try:
@@ -135,9 +139,9 @@ def _from_text(name: str, variable: str, text: str) -> object:
     return text
 
 
-def _to_text(value: object) -> str:
+def _to_text(name: str, value: object) -> str:
     if isinstance(value, tuple):
-        return ",".join(value)
+        return ",".join(value) or ("none" if name == "fast" else "")
     if isinstance(value, bool):
         return "1" if value else "0"
     return "" if value in ("", 0) else str(value)

@@ -26,7 +26,7 @@ def kib(pid: int, file: str, *keys: str) -> int:
 
 def test_ram_figures_are_those_of_the_process(tmp_path):
     folder = make_checkpoint(tmp_path / "llama", "llama")
-    engine = Engine(Settings(model_id=str(folder), lanes=("cpu:fp32",), cache_dir=str(tmp_path / "cache"), compile=False))
+    engine = Engine(Settings(model_id=str(folder), lanes=("cpu:fp32",), cache_dir=str(tmp_path / "cache"), fast=("compact", "products", "layers", "nf4")))
     after_imports: list[int] = []
     seen = type(engine)._on_event
 

@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bench": {"engine", "record", "quality"},
     "cli": {"engine", "record", "quality", "series", "bench"},
 }
-BASELINES = {"bench.plain", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
+BASELINES = {"bench.baseline", "bench.plain", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
 LANE_ROOMS = {"decode", "models", "cpu", "cuda", "lane"}
 PAGE_MAY_IMPORT = {"engine", "record", "quality", "series"}
 HEAVY = {"torch", "transformers", "bitsandbytes", "accelerate", "safetensors"}

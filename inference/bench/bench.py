@@ -16,7 +16,7 @@ import numpy as np
 
 from inference.bench.bandwidth import read_bandwidth
 from inference.bench.logits import logits
-from inference.bench.side import Side, peer_side, start_plain_worker
+from inference.bench.side import Side, forced, peer_side, start_plain_worker
 from inference.bench.table import bench_table, row
 from inference.engine.compare import warm_up
 from inference.engine.engine import Engine
@@ -144,7 +144,7 @@ def fork(plain: Side, ours: Side, request: Request, left: tuple[int, ...], right
 
 def _logits(side: Side, request: Request, ids: tuple[int, ...], file: Path) -> np.ndarray:
     """Logits step by step while the answer is forced to be `ids`, shape (len(ids), vocabulary)."""
-    side.ask(replace(request, forced_ids=ids, logits_file=str(file), max_new_tokens=len(ids)))
+    side.ask(forced(request, ids, file))
     return np.load(file)
 
 

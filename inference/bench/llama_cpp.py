@@ -9,66 +9,54 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from inference.bench.baseline import Answer
 from inference.errors import InferenceError
-from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Request, Text
-from inference.lane.lane import Lane
-from inference.lane.probe import cuda_reason
-from inference.machine import cpu_threads
+from inference.events import LaneFacts, Loading, Request
+from inference.fast import Report
+from inference.lane.source import Source
+from inference.machine import lane_threads
 from inference.models import default_model
 from inference.models.loading import tensors_of
+from inference.settings import Settings
 from inference.timing import Stopwatch
 
 CONTEXT = 2048
 SKIPPED = ("GGUF.", "general.architecture", "general.file_type", "general.quantization_version")
 
 
-class LlamaCppLane(Lane):
+class LlamaCpp:
     """The default model in F32 by llama.cpp, with as many threads as our lane takes; greedy only."""
 
-    def load(self, report: Callable[[Loading], None]) -> Loaded:
+    path = "llama.cpp"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._server: Any = None
+        self.model = None
+
+    def load(self, source: Source, report: Report) -> tuple[LaneFacts, float]:
         """Write the F32 file once, then load it; raises InferenceError for another model or without `xllamacpp`."""
-        self.prepare(report)
-        assert self.checkpoint is not None and self.tokenizer is not None
-        if self.checkpoint.revision != default_model.REVISION:
+        if source.checkpoint.revision != default_model.REVISION:
             raise InferenceError("The peer llama.cpp answers only with the default model out of its package.")
         try:
             import xllamacpp
         except ImportError:
             raise InferenceError("The peer llama.cpp needs the package xllamacpp: pip install -r requirements-dev.txt.") from None
-        self.threads = cpu_threads(self.settings.threads, beside_gpu=cuda_reason() is None)
-        file = f32_file(self.settings.cache_path(), report)
+        threads = lane_threads(self._settings)
+        file = f32_file(self._settings.cache_path(), report)
         began = time.perf_counter()
-        self.server = xllamacpp.Server(_parameters(xllamacpp, file, self.threads))
-        load_s = time.perf_counter() - began
-        self.facts = self._describe(f"xllamacpp {xllamacpp.__version__}")
-        return Loaded(self.facts, LoadFigures(load_s, {"read": load_s}, peak_ram_bytes=self.ram.peak()))
+        self._server = xllamacpp.Server(_parameters(xllamacpp, file, threads))
+        return _describe(source, threads, f"xllamacpp {xllamacpp.__version__}"), time.perf_counter() - began
 
-    @property
-    def loaded(self) -> bool:
-        """Whether the model is there."""
-        return self.facts is not None
-
-    def _describe(self, kernel: str) -> LaneFacts:
-        """The file holds the checkpoint's tensors, so they are counted there."""
-        assert self.checkpoint is not None and self.tokenizer is not None
-        parameters = sum(math.prod(shape) for _, shape in tensors_of(self.checkpoint.folder))
-        return LaneFacts(
-            model_id=self.checkpoint.id, revision=self.checkpoint.revision, architecture=self.config.architectures[0], parameters=parameters, device="cpu", device_name="",
-            precision="FP32", storage_dtype="float32", compute_dtype="float32", quantization=None, device_map="cpu", kernel=kernel,
-            threads=self.threads, kept_16bit=(), weights_bytes=4 * parameters, context_length=CONTEXT, has_chat_template=bool(self.tokenizer.chat_template),
-        )  # fmt: skip
-
-    def generate(self, run_id: str, request: Request, should_stop: Callable[[], bool]) -> Iterator[Prefill | Text | Done]:
-        """The whole answer at once, a stamp for each token's message; the ids are read back from the text."""
-        assert self.tokenizer is not None
-        prompt_ids, used = self.encode(request)
-        watch, pieces, last = Stopwatch(), list[str](), dict[str, Any]()
+    def answer(self, source: Source, request: Request, prompt_ids: list[int], watch: Stopwatch) -> Answer:
+        """The answer, a stamp for each token's message; the ids are read back from the text."""
+        pieces, last = list[str](), dict[str, Any]()
 
         def arrived(message: dict[str, Any]) -> bool:
             choice = message["choices"][0]
@@ -79,20 +67,23 @@ class LlamaCppLane(Lane):
                 pieces.append(choice["text"])
             return False
 
-        t_start = watch.start()
-        yield Prefill(run_id, tuple(prompt_ids), used, t_start)
         greedy = {"temperature": 0, "samplers": ["top_k"], "top_k": 1, "cache_prompt": False, "stream": True}
-        self.server.handle_completions({"prompt": prompt_ids, "n_predict": request.max_new_tokens, **greedy}, arrived)
+        self._server.handle_completions({"prompt": prompt_ids, "n_predict": request.max_new_tokens, **greedy}, arrived)
         if not pieces or last.get("n", 0) - len(pieces) not in (0, 1):  # the end mark has no message of its own
             raise InferenceError(f"llama.cpp gave {len(pieces)} messages for {last.get('n')} tokens, so its times can't be read.")
-        self._runs += 1
         answer = "".join(pieces)
-        ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
-        yield Text(run_id, answer, len(ids), watch.stamps[-1] - t_start)
-        yield Done(
-            run_id, last["reason"], answer, tuple(ids), len(prompt_ids), watch.timings(len(prompt_ids)), t_start=t_start,
-            ram=Ram(self.ram.peak(), self.ram.uss()), path="llama.cpp", warm=self._runs > 1,
-        )  # fmt: skip
+        return Answer(answer, tuple(source.tokenizer(answer, add_special_tokens=False)["input_ids"]), last["reason"])
+
+
+def _describe(source: Source, threads: int, kernel: str) -> LaneFacts:
+    """The file holds the checkpoint's tensors, so they are counted there."""
+    parameters = sum(math.prod(shape) for _, shape in tensors_of(source.checkpoint.folder))
+    return LaneFacts(
+        model_id=source.checkpoint.id, revision=source.checkpoint.revision, architecture=source.config.architectures[0],
+        parameters=parameters, device="cpu", device_name="", precision="FP32", storage_dtype="float32", compute_dtype="float32",
+        quantization=None, device_map="cpu", kernel=kernel, threads=threads, kept_16bit=(), weights_bytes=4 * parameters,
+        context_length=CONTEXT, has_chat_template=False,
+    )  # fmt: skip
 
 
 def _parameters(library: Any, file: Path, threads: int) -> Any:

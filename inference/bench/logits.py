@@ -7,13 +7,12 @@ loaded sides of the bench. Out: the largest differences, in nats. Log-softmax ov
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from inference.bench.side import Side
+from inference.bench.side import Side, forced
 from inference.engine.compare import read_all
 from inference.errors import InferenceError
 from inference.events import Request
@@ -55,8 +54,7 @@ def prompt_ids(side: Side, text: str) -> tuple[int, ...]:
 
 def _both_ways(side: Side, start: tuple[int, ...], ids: tuple[int, ...], file: Path) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities (positions, vocabulary) of `ids` after `start`: in one forward, and step by step."""
-    request = Request(WORDS[:12], format="raw", max_new_tokens=len(ids))
-    side.ask(replace(request, forced_ids=ids, logits_file=f"{file}.npy"))
+    side.ask(forced(Request(WORDS[:12], format="raw"), ids, file.with_suffix(".npy")))
     steps = np.load(f"{file}.npy")
     steps -= np.log(np.exp(steps - steps.max(-1, keepdims=True)).sum(-1, keepdims=True)) + steps.max(-1, keepdims=True)
     Scorer(side.engine, side.lane).score(ScoreRequest(start + ids, len(start), len(start) + len(ids), write=f"{file}.f32"))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from inference.engine.compare import answer
 from inference.engine.engine import Engine
 from inference.engine.process import LaneProcess, start_module
-from inference.events import Done, LaneFacts, LoadFigures, Request
+from inference.events import Done, ForcedRequest, LaneFacts, LoadFigures, Request
 from inference.settings import Settings
 
 FIGURES = ("decode_tps", "ttft_s", "prefill_tps", "total_s")
@@ -51,6 +52,11 @@ class Side:
             "ram_uss": last.ram.uss if last.ram else None, "ram_rss_peak": last.ram.rss_peak if last.ram else None,
             "vram_reserved": last.vram.reserved if last.vram else None,
         }  # fmt: skip
+
+
+def forced(request: Request, ids: tuple[int, ...], file: Path) -> ForcedRequest:
+    """`request`, its answer forced to be `ids`, with each step's logits written to `file` (.npy; shape (len(ids), vocabulary))."""
+    return ForcedRequest(**{**vars(request), "max_new_tokens": len(ids)}, ids=ids, logits_file=str(file))
 
 
 def peer_side(settings: Settings, peer: str) -> Side:

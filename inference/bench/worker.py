@@ -24,13 +24,19 @@ def start_way(way: str, name: str, settings: Settings) -> tuple[Any, Hello]:
     hello = hello_of(name)
     if not hello.available:
         return None, hello
+    from inference.bench.baseline import BaselineLane
+
+    return BaselineLane(hello.lane, settings, _way(way, hello.lane, settings), time.perf_counter() - began), hello
+
+
+def _way(way: str, lane: str, settings: Settings) -> Any:
     if way == "llama.cpp":
-        from inference.bench.llama_cpp import LlamaCppLane
+        from inference.bench.llama_cpp import LlamaCpp
 
-        return LlamaCppLane(hello.lane, settings, time.perf_counter() - began), hello
-    from inference.bench.plain import PlainLane
+        return LlamaCpp(settings)
+    from inference.bench.plain import Generate
 
-    return PlainLane(hello.lane, settings, time.perf_counter() - began, way == "static-compile"), hello
+    return Generate(lane, way == "static-compile")
 
 
 if __name__ == "__main__":

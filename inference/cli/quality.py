@@ -45,7 +45,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Measure and print; raises InferenceError with one sentence for anything that can't be measured."""
-    settings = replace(settings, compile=False, cpu_model_id=options.reference_model or settings.cpu_model_id)
+    settings = replace(
+        settings, fast=tuple(name for name in settings.fast if name != "compiled"), cpu_model_id=options.reference_model or settings.cpu_model_id
+    )
     text, prompts, skipped = (_read(options.text), [], LeftOut()) if options.text else ("", *read_prompts(Path(options.prompts)))
     output.check_file(options.json)
     for words in skipped.words():

@@ -1,6 +1,6 @@
 """Compiles a model's decode step beside its lane: a child process at the lowest priority, held still while the lane runs.
 
-In: a lane's decoder and its checkpoint. Out: the decoder's `step`, set once the compiled one is there and was checked. A
+In: a lane's checkpoint. Out: the file of its compiled step, or why there is none. A
 process of its own, because a compiler thread would hold the interpreter's lock against the run it should not delay.
 """
 
@@ -16,47 +16,48 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from inference import child, machine
+from inference.errors import InferenceError
 
 log = logging.getLogger(__name__)
 NEEDED_BYTES = 2 * machine.GIB
 SIGKILL_AT_PARENTS_END = (1, int(signal.SIGKILL))
 
 
+class NotCompiled(InferenceError):
+    """There is no compiled step, and the message says why."""
+
+
 class Compiler:
-    """One compilation in a child process; `on_done(path)` is called from a thread when it has succeeded."""
+    """One compilation in a child process; `outcome` is the file, or why there is none, once the child has ended."""
 
     def __init__(self, folder: Path, path: Path, compact: bool, threads: int) -> None:
-        self.path, self.seconds = path, 0.0
+        self.path = path
+        self.outcome: Path | NotCompiled | None = None
         self._command = command(folder, path, compact, threads)
         self.child: subprocess.Popen[bytes] | None = None
         self.thread: threading.Thread | None = None
 
-    def start(self, on_done: Callable[[Path], object]) -> None:
-        """Begin, unless there is no compiler or memory is short."""
-        if compiler() is None or machine.ram_available_bytes() < NEEDED_BYTES:
-            log.info("the decode step is not compiled: %s", "memory is short" if compiler() else "no C++ compiler is installed")
-            return
+    def start(self) -> None:
+        """Begin; raises NotCompiled where there is no compiler or memory is short."""
+        if compiler() is None:
+            raise NotCompiled("no C++ compiler is installed")
+        if machine.ram_available_bytes() < NEEDED_BYTES:
+            raise NotCompiled("memory is too short to compile beside the lane")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.child = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             process_group=0, env=environment(self.path.parent),
         )  # fmt: skip
-        self.thread = threading.Thread(target=self._wait, args=(self.child, on_done), name="compiling", daemon=True)
+        self.thread = threading.Thread(target=self._wait, args=(self.child,), name="compiling", daemon=True)
         self.thread.start()
 
     @property
     def running(self) -> bool:
         """Whether the child is at work, or held."""
         return self.child is not None and self.child.poll() is None
-
-    @property
-    def pending(self) -> bool:
-        """Whether a compiled step may still come: the child is at work, or its step is being checked."""
-        return self.thread is not None and self.thread.is_alive()
 
     def hold(self, still: bool) -> None:
         """Stop the child's clock while a run is measured, and let it go on afterwards."""
@@ -68,17 +69,17 @@ class Compiler:
         if self.child is not None and self.running:
             _signal(self.child, signal.SIGKILL)
 
-    def _wait(self, child: subprocess.Popen[bytes], on_done: Callable[[Path], object]) -> None:
+    def _wait(self, child: subprocess.Popen[bytes]) -> None:
         began = time.perf_counter()
         assert child.stderr is not None
         said = child.stderr.read().decode(errors="replace").strip().split("\n")
         if child.wait() == 0:
-            self.seconds = time.perf_counter() - began
-            log.info("the decode step was compiled in %.0f s", self.seconds)
-            on_done(self.path)
+            log.info("the decode step was compiled in %.0f s", time.perf_counter() - began)
+            self.outcome = self.path
         else:
+            log.info("the compiler said: %s", "\n".join(said[-40:]))
             reason = next((line for line in reversed(said) if re.match(r"[\w.]*(Error|Exception)\b", line)), said[-1])
-            log.warning("the decode step could not be compiled (%s); decoding stays eager", reason[:500])
+            self.outcome = NotCompiled(f"the decode step could not be compiled ({reason[:300]})")
 
 
 def command(folder: Path, path: Path, compact: bool, threads: int) -> list[str]:
@@ -121,14 +122,15 @@ def main(folder: str, path: str, storage: str, threads: str) -> None:
     torch.set_num_threads(int(threads))
     from inference.cpu import products, step
     from inference.cpu.decoder import CpuDecoder
+    from inference.fast import FastWays
     from inference.models import exact, loading
 
-    model = loading.read(Path(folder), "cpu:fp32", compact=storage == "compact")
+    model = loading.read(Path(folder), "cpu:fp32", FastWays("cpu:fp32", (storage,)))
     exact.install(model, products.plain)
     decoder = CpuDecoder(model)
     cache = decoder.new_cache(4)
     decoder.forward(torch.tensor([[3, 4, 5]]), cache)
-    step.make(model, cache, decoder.cache_name, Path(path))
+    step.make(model, cache, decoder.forward.cache_name, Path(path))
 
 
 if __name__ == "__main__":

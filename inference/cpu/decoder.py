@@ -1,14 +1,13 @@
-"""Prefill in chunks and decode on the CPU: eagerly from the start, by a compiled step once there is one.
+"""Prefill in chunks and decode on the CPU over one cache: eagerly, or by a compiled step.
 
-In: a model whose layers compute in FP32 (`compact`). Out: token ids, or None between two chunks of a long prompt and after
-a layer that saw `should_stop`, where a Stop can be seen to. `path` tells how the latest run decoded; a run keeps the way it began with.
+In: a loaded model of a CPU lane, in whatever it computes in. Out: token ids; a Stop is seen between two chunks of a long prompt
+and before each layer. A run keeps the way it began with.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -17,114 +16,124 @@ from transformers.cache_utils import Cache
 
 from inference.cpu.row_cache import row_cache
 from inference.cpu.step import CompiledStep
-from inference.decode.eager import Decoder, EagerDecoder
+from inference.decode.decoder import ShouldStop, never
+from inference.decode.eager import Forward
 from inference.decode.sampling import Sampler
+from inference.errors import InferenceError
 
 log = logging.getLogger(__name__)
 LAYER_FLOP_PER_THREAD = 15e9  # some 0.3 s: a Stop is looked for before each layer
 CHUNKS = (16, 256)
 KINDS = {"full_attention", "sliding_attention"}
 CHECK_IDS = 9
+MOST_DIFFERENCE = 1e-3
 
 
 class _Stopped(Exception):
     """Raised inside a forward when its answer is not wanted any more."""
 
 
-def _never() -> bool:
-    return False
-
-
-class CpuDecoder:
-    """Decodes on the CPU over one cache for both ways; `on_run(True)` and `on_run(False)` are called around each run."""
+class StopHook:
+    """Ends a forward of `model` before its next layer once the run at hand is to stop."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.model, self.path = model, "eager"
-        self.step: CompiledStep | None = None
-        self.on_run: Callable[[bool], None] = lambda _: None
-        # transformers 5.24 renamed the argument; the old name is gone in 5.40
-        self.cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
-        self.should_stop: Callable[[], bool] = _never
-        layers = getattr(model.base_model, "layers", [])
-        for layer in layers:
+        self.should_stop: ShouldStop = never
+        self.layers = list(getattr(model.base_model, "layers", []))
+        for layer in self.layers:
             layer.register_forward_pre_hook(self._look)
-        self.chunk = chunk_rows(model.num_parameters(), len(layers), torch.get_num_threads())
 
     def _look(self, *_: object) -> None:
         if self.should_stop():
             raise _Stopped
 
-    def tokens(self, prompt_ids: list[int], limit: int, sampler: Sampler) -> Iterator[int | None]:
-        """At most `limit` ids, and None where a Stop can be seen to; greedy ids are those of plain `generate`."""
-        positions = len(prompt_ids) + limit
-        step = self.step if positions <= window(self.model) else None
+
+class CpuDecoder:
+    """Decodes on the CPU with the model's own code, or its steps by a compiled `step`."""
+
+    def __init__(self, model: PreTrainedModel, step: CompiledStep | None = None, hook: StopHook | None = None) -> None:
+        self.model, self.step = model, step
         self.path = "compiled" if step else "eager"
-        cache = self.new_cache(positions)
-        self.on_run(True)
+        self.forward = Forward(model)
+        self.hook = hook or StopHook(model)
+        self.chunk = chunk_rows(model.num_parameters(), len(self.hook.layers), torch.get_num_threads())
+        self._cache: Cache | None = None
+        self._logits: torch.Tensor | None = None
+
+    def with_step(self, file: Path) -> CpuDecoder:
+        """The decoder of the same model by the compiled step in `file`.
+
+        Raises InferenceError where it gives other logits than the eager way, RuntimeError or KeyError where it doesn't fit the model.
+        """
+        fast = CpuDecoder(self.model, CompiledStep(file, self.model), self.hook)
+        difference = fast.difference()
+        if not difference < MOST_DIFFERENCE:
+            raise InferenceError(f"the compiled step differs from the eager one by {difference:.2g} of the largest logit")
+        return fast
+
+    def why_not(self, prompt_tokens: int, new_tokens: int) -> str | None:
+        """Past the sliding window, where the step, which has no mask, would look at too much."""
+        most = window(self.model)
+        return None if self.step is None or prompt_tokens + new_tokens <= most else f"prompt and answer pass the sliding window of {most} tokens"
+
+    def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
+        """The prompt chunk by chunk."""
+        cache = self.new_cache(len(prompt_ids) + new_tokens)
+        self._cache, self._logits = cache, None
+        self.hook.should_stop = should_stop
         try:
+            logits = None
             for start in range(0, len(prompt_ids), self.chunk):
                 if start:
                     yield None
                 logits = self.forward(torch.tensor([prompt_ids[start : start + self.chunk]]), cache)
-            for n in range(limit):
-                ids = sampler.choose(logits)
-                yield int(ids.item())
-                if n + 1 < limit:
-                    logits = self._next(step, ids, cache)
+            self._logits = logits
         except _Stopped:
             yield None
         finally:
-            self.should_stop = _never
-            self.on_run(False)
+            self.hook.should_stop = never
+
+    def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int]:
+        """One step a token; none where the prompt was not read to its end."""
+        logits, cache, self._logits, self._cache = self._logits, self._cache, None, None
+        if logits is None or cache is None:
+            return
+        self.hook.should_stop = should_stop
+        try:
+            for n in range(new_tokens):
+                ids = sampler.choose(logits)
+                yield int(ids.item())
+                if n + 1 < new_tokens:
+                    logits = self._next(ids, cache)
+        except _Stopped:
+            return
+        finally:
+            self.hook.should_stop = never
 
     def new_cache(self, positions: int) -> Cache:
         """An empty cache with room for `positions`."""
         return row_cache(self.model.config.get_text_config().num_hidden_layers, positions)
 
     @torch.inference_mode()
-    def forward(self, ids: torch.Tensor, cache: Cache) -> torch.Tensor:
-        """Logits (1, vocabulary) after `ids` (1, n), computed eagerly; the cache grows by n."""
-        seen = cache.get_seq_length()
-        positions = torch.arange(seen, seen + ids.shape[1])[None]
-        output = self.model(input_ids=ids, position_ids=positions, use_cache=True, logits_to_keep=1, **{self.cache_name: cache})
-        return output.logits[:, -1].float()
+    def _next(self, ids: torch.Tensor, cache: Cache) -> torch.Tensor:
+        return self.step.logits(ids, cache) if self.step else self.forward(ids, cache)
 
     @torch.inference_mode()
-    def _next(self, step: CompiledStep | None, ids: torch.Tensor, cache: Cache) -> torch.Tensor:
-        return step.logits(ids, cache) if step else self.forward(ids, cache)
-
-    def use(self, path: Path) -> bool:
-        """Take the compiled step in `path` if it gives the eager way's logits; the next run decodes by it."""
-        try:
-            step = CompiledStep(path, self.model)
-            difference = self._difference(step)
-        except (RuntimeError, KeyError) as error:
-            log.warning("the compiled step can't be used (%s); decoding stays eager", str(error).split("\n")[0])
-            return False
-        if not difference < 1e-3:
-            log.warning("the compiled step differs from the eager one by %.2g of the largest logit; decoding stays eager", difference)
-            return False
-        self.step = step
-        return True
-
-    @torch.inference_mode()
-    def _difference(self, step: CompiledStep) -> float:
-        """The largest difference in a logit between the two ways on the same ids, as a share of the largest logit."""
+    def difference(self) -> float:
+        """The largest difference in a logit between the step and the eager way on the same ids, as a share of the largest logit."""
         ids, worst = torch.arange(3, 3 + CHECK_IDS)[None], 0.0
         caches = self.new_cache(CHECK_IDS), self.new_cache(CHECK_IDS)
         for cache in caches:
             self.forward(ids[:, :-3], cache)
         for i in range(CHECK_IDS - 3, CHECK_IDS):
-            eager, fast = self.forward(ids[:, i : i + 1], caches[0]), step.logits(ids[:, i : i + 1], caches[1])
+            eager, fast = self.forward(ids[:, i : i + 1], caches[0]), self._next(ids[:, i : i + 1], caches[1])
             worst = max(worst, float((eager - fast).abs().max() / eager.abs().max()))
         return worst
 
 
-def make(model: PreTrainedModel) -> Decoder:
-    """The best decoder for a model on the CPU: the plain one where layers are of a kind this module doesn't know."""
+def chunked(model: PreTrainedModel) -> bool:
+    """Whether a prompt of this model may be read in chunks over our cache: not where layers are of a kind this module doesn't know."""
     config = model.config.get_text_config()
-    known = set(getattr(config, "layer_types", None) or ()) <= KINDS and not getattr(config, "num_kv_shared_layers", 0)
-    return CpuDecoder(model) if known else EagerDecoder(model)
+    return set(getattr(config, "layer_types", None) or ()) <= KINDS and not getattr(config, "num_kv_shared_layers", 0)
 
 
 def compilable(model: PreTrainedModel) -> bool:

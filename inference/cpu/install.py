@@ -1,4 +1,7 @@
-"""Gives a CPU lane's layers the products and parts that are fastest here. In: a loaded model. Out: what they are called."""
+"""Gives a CPU lane's layers the products and parts that are fastest here, each tried by itself.
+
+In: a loaded model and the ways that may be used. Out: what its products are called; in the ways, what is used and why the rest is not.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,44 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
-from inference.cpu import patches, products
+from inference.cpu import nf4, patches, products
+from inference.cpu.library import Library, NoLibrary, load
+from inference.fast import FastWays, Report
 from inference.models import exact
 from inference.models.loading import model_arguments
 
+OWN = ("products", "layers", "nf4")
 
-def use_kernels(model: PreTrainedModel, lane: str, folder: Path) -> str | None:
-    """Give a CPU lane's layers the products that are fastest here; what they are called, None where torch's own stay."""
-    if model_arguments(lane)["dtype"] != torch.float32:
+
+def use_kernels(model: PreTrainedModel, lane: str, folder: Path, ways: FastWays, report: Report | None = None) -> str | None:
+    """Give the layers what is fastest here; what the products are called, None where torch's own stay. `folder`: of built libraries."""
+    if (dtype := model_arguments(lane)["dtype"]) != torch.float32:
+        for name in filter(ways.may, OWN):
+            ways.refuse(name, f"this lane computes in {str(dtype).removeprefix('torch.')} here, by bitsandbytes' own kernels")
         return None
-    found, library = products.candidates(folder)
-    kernels = products.choose([module.weight for _, module in exact.matrices(model) if isinstance(module, torch.nn.Linear)], found)
+    library = _library(folder, ways)
+    kernels = ways.attempt("products", lambda: _choose(model, library), report) or products.PLAIN
     exact.install(model, kernels.product)
     if library is not None:
-        patches.install(model, library)
+        ways.attempt("layers", lambda: patches.install(model, library), report)
+        ways.attempt("nf4", lambda: nf4.install(model, library), report)
     if lane != "cpu:nf4":
         return kernels.name
-    from inference.cpu import nf4
+    return f"{'own C' if 'nf4' in ways.used else 'bitsandbytes'} (4-bit), {kernels.name} (the rest)"
 
-    return f"{'own C' if nf4.install(model, library) else 'bitsandbytes'} (4-bit), {kernels.name} (the rest)"
+
+def _library(folder: Path, ways: FastWays) -> Library | None:
+    """Our C library where one of the ways may use it; without it those that need it are refused, and torch's products remain."""
+    if not any(map(ways.may, OWN)):
+        return None
+    try:
+        return load(folder)
+    except NoLibrary as error:
+        for name in filter(ways.may, OWN[1:]):
+            ways.refuse(name, str(error))
+        return None
+
+
+def _choose(model: PreTrainedModel, library: Library | None) -> products.Kernels:
+    weights = [module.weight for _, module in exact.matrices(model) if isinstance(module, torch.nn.Linear)]
+    return products.choose(weights, products.candidates(library))

@@ -19,12 +19,18 @@ from pathlib import Path
 
 import torch
 
+from inference.errors import InferenceError
+
 log = logging.getLogger(__name__)
 SOURCE = Path(__file__).with_name("kernels.c")
 VECTOR = 8
 SUFFIXES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 # no fast-math: gcc would switch denormals off in the whole process
 FLAGS = ("-O3", "-fno-math-errno", "-shared", "-fPIC")
+
+
+class NoLibrary(InferenceError):
+    """Our C library can't be had here; the message says why."""
 
 
 class Library:
@@ -105,20 +111,18 @@ def compiler() -> str | None:
     return shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
 
 
-def load(folder: Path) -> Library | None:
-    """The library from `folder`, built there if need be; None (and a line in the log) where that can't be."""
+def load(folder: Path) -> Library:
+    """The library from `folder`, built there if need be; raises NoLibrary where that can't be."""
     found = compiler()
     path = folder / f"cpu-kernels-{_key(found)}.so"
     try:
         if not path.exists():
             if found is None:
-                log.info("no C compiler is installed: the products of torch are used instead of our own")
-                return None
+                raise NoLibrary("no C compiler is installed")
             _build(found, path)
         return Library(path)
     except (OSError, AttributeError, subprocess.SubprocessError) as error:
-        log.warning("the C products can't be used (%s); those of torch are used instead", error)
-        return None
+        raise NoLibrary(f"the C library can't be used ({error})") from error
 
 
 def _build(found: str, path: Path) -> None:

@@ -6,7 +6,6 @@ unpacked in registers: the same FP32 values, checked against its own result. Its
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import torch
@@ -15,9 +14,11 @@ from bitsandbytes.nn import Linear4bit
 from torch import nn
 
 from inference.cpu.library import VECTOR, Library
+from inference.errors import InferenceError
 
-log = logging.getLogger(__name__)
-CHECKED = 4
+
+class NotOurs(InferenceError):
+    """Our product can't be used for this model; the message says why."""
 
 
 class Nf4Linear(Linear4bit):
@@ -33,21 +34,22 @@ class Nf4Linear(Linear4bit):
 
 
 @torch.inference_mode()
-def install(model: nn.Module, library: Library | None) -> bool:
-    """Give the 4-bit layers our product where all of them allow it and a sample agrees with bitsandbytes."""
+def install(model: nn.Module, library: Library) -> None:
+    """Give the 4-bit layers our product; raises NotOurs, the model as it was, where one doesn't allow it or a sample differs from bitsandbytes'."""
     layers = [module for module in model.modules() if type(module) is Linear4bit]
-    if library is None or not layers or not all(_fits(layer) for layer in layers):
-        return False
+    if not layers or not all(_fits(layer) for layer in layers):
+        raise NotOurs("its 4-bit layers are of a form that our product doesn't know")
     levels = library.levels(layers[0].weight.quant_state.code)
-    for layer in layers:
-        layer.library, layer.levels = library, levels
-        layer.__class__ = Nf4Linear
-    if not all(_right(layer) for layer in {tuple(layer.weight.quant_state.shape): layer for layer in layers}.values()):
-        log.warning("our 4-bit product differs from bitsandbytes' here; bitsandbytes' own is used")
+    try:
+        for layer in layers:
+            layer.library, layer.levels = library, levels
+            layer.__class__ = Nf4Linear
+        if not all(_right(layer) for layer in {tuple(layer.weight.quant_state.shape): layer for layer in layers}.values()):
+            raise NotOurs("our 4-bit product differs from bitsandbytes' here")
+    except Exception:
         for layer in layers:
             layer.__class__ = Linear4bit
-        return False
-    return True
+        raise
 
 
 def _fits(layer: Any) -> bool:

@@ -10,12 +10,11 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch.nn import functional
 
-from inference.cpu.library import VECTOR, Library, load
+from inference.cpu.library import VECTOR, Library
 from inference.models.exact import Product
 
 log = logging.getLogger(__name__)
@@ -49,6 +48,9 @@ def plain(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> t
     return _in_blocks(functional.linear, x, weight, bias)
 
 
+PLAIN = Kernels(plain, plain, plain, "torch")
+
+
 def onednn(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """oneDNN's product, which uses every core for one row too; a private operator of torch, so it may be missing."""
     if weight.dtype == torch.float32:
@@ -79,15 +81,14 @@ def _in_blocks(product: Product, x: torch.Tensor, weight: torch.Tensor, bias: to
     return y
 
 
-def candidates(folder: Path) -> tuple[dict[str, Product], Library | None]:
-    """Every product by name, and our own library (built into `folder`) where there is one."""
-    library = load(folder)
+def candidates(library: Library | None) -> dict[str, Product]:
+    """Every product by name, with our own library's where there is one."""
     found: dict[str, Product] = {"torch": plain}
     if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         found["onednn"] = onednn
     if library is not None:
         found["own C"] = library.product
-    return found, library
+    return found
 
 
 @torch.inference_mode()

@@ -18,9 +18,10 @@ from functools import partial
 import torch
 from torch import nn
 
-from inference.cuda.device_code import DeviceCode, NoDeviceCode
+from inference.cuda.device_code import DeviceCode
 from inference.cuda.parts import NotFusable, read_parts
 from inference.cuda.step import MOST_NARROW_ROWS, FusedStep, kernel_macros, kernel_source
+from inference.decode.decoder import ShouldStop
 from inference.decode.sampling import Sampler
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ WIDE_ROWS = 512
 LEAST_WIDE_ROWS = 512  # a narrow chunk of 32 takes 2.7 ms on a 4B model, a wide one 28 ms and more: it is not captured, the host sets its pace
 STEPS_AHEAD = 2
 OLDEST_CAPABILITY = (8, 0)
+MOST_CONTEXT = 2304
 _CHECK_IDS = 12
 
 
@@ -37,8 +39,8 @@ class GraphDecoder:
 
     path = "cuda-graph"
 
-    def __init__(self, model: nn.Module, max_context: int = 2048, overlap: bool = True) -> None:
-        """Reads the model's parts and compiles the kernels; the cache holds `max_context` positions.
+    def __init__(self, model: nn.Module, context_length: int = MOST_CONTEXT) -> None:
+        """Reads the model's parts and compiles the kernels; the cache holds `context_length` positions, `MOST_CONTEXT` at most.
 
         Raises NotFusable for a model or device that this path doesn't know, NoDeviceCode where nothing can be compiled.
         """
@@ -46,25 +48,26 @@ class GraphDecoder:
         device = parts.head.device
         if device.type != "cuda" or torch.cuda.get_device_capability(device) < OLDEST_CAPABILITY:
             raise NotFusable("it is not on a CUDA device of compute capability 8.0 or newer")
-        self.model, self.max_context = model, max_context
-        code = DeviceCode(kernel_source(), kernel_macros(parts), device, overlap)
-        self.step = FusedStep(parts, code, max_context + MOST_NARROW_ROWS)
+        self.model, self.most = model, min(MOST_CONTEXT, context_length)
+        code = DeviceCode(kernel_source(), kernel_macros(parts), device)
+        self.step = FusedStep(parts, code, self.most + MOST_NARROW_ROWS)
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
         self._last = torch.zeros(parts.hidden, dtype=torch.bfloat16, device=device)
         self._ids = {bucket: torch.zeros(bucket, dtype=torch.int64, device=device) for bucket in BUCKETS}
+        self._prompt_tokens = 0
         self._history = torch.zeros(self.step.rows + 1, dtype=torch.int64, pin_memory=True)
         self._uniform = torch.zeros(1, dtype=torch.float64, device=device)
         self._temperature = torch.ones(1, dtype=torch.float32, device=device)
 
-    def supports(self, prompt_len: int, new_tokens: int) -> bool:
-        """Whether a prompt of `prompt_len` ids and `new_tokens` more fit into the cache."""
-        return prompt_len > 0 and prompt_len + new_tokens <= self.max_context
+    def why_not(self, prompt_tokens: int, new_tokens: int) -> str | None:
+        """A prompt and answer that the captured cache has no room for."""
+        wanted = prompt_tokens + new_tokens
+        return None if wanted <= self.most else f"{wanted:,} tokens (prompt, and answer at most) pass the {self.most:,} that its cache holds"
 
     @torch.no_grad()
-    def warm_up(self, check: bool = True) -> None:
-        """Compare our step with the model's own (`check`), then capture every graph; raises NotFusable if they differ."""
-        if check:
-            self._check()
+    def make_ready(self) -> None:
+        """Compare our step with the model's own, then capture every graph; raises NotFusable if they differ."""
+        self._check()
         step = self.step
         work: dict[str, Callable[[], object]] = {f"prefill-{size}": partial(step.hidden, self._ids[size]) for size in BUCKETS}
         for kind, take in (("greedy", self._take_best), ("sampled", self._take_sample)):
@@ -78,21 +81,43 @@ class GraphDecoder:
                 run()
             torch.cuda.current_stream(step.device).wait_stream(side)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool):
+            # "global" would let any other thread's call on the card spoil the capture
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 run()
             pool = pool or graph.pool()
             self._graphs[name] = graph
         torch.cuda.synchronize(step.device)
 
-    def tokens(self, prompt_ids: list[int], limit: int, sampler: Sampler) -> Iterator[int]:
-        """Up to `limit` ids, greedy or by the sampler's draws. Stop iterating to stop."""
-        if not self.supports(len(prompt_ids), limit):
-            raise ValueError(f"{len(prompt_ids)} + {limit} ids don't fit into {self.max_context}")
-        with torch.no_grad():
-            self._prefill(prompt_ids)
-        if type(sampler) is Sampler:
-            return self._replayed(len(prompt_ids), limit, sampler)
-        return self._chosen(limit, sampler)
+    def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
+        """Fill the cache with the prompt, its last hidden row into `_last`; position is that of the last id."""
+        if not prompt_ids or self.why_not(len(prompt_ids), new_tokens):
+            raise ValueError(f"{len(prompt_ids)} + {new_tokens} ids don't fit into {self.most}")
+        self._prompt_tokens = len(prompt_ids)
+        ids = torch.tensor(prompt_ids, dtype=torch.int64).pin_memory()
+        for start, size in chunks_of(len(prompt_ids)):
+            if start:
+                yield None
+            self._chunk(ids[start : start + size], start)
+        self.step.position.fill_(len(prompt_ids) - 1)
+
+    @torch.no_grad()
+    def _chunk(self, ids: torch.Tensor, start: int) -> None:
+        size = len(ids)
+        self.step.position.fill_(start)
+        if size > MOST_NARROW_ROWS:
+            row = self.step.hidden(ids.to(self.step.device, non_blocking=True), start)[-1]
+        else:
+            bucket = next(bucket for bucket in BUCKETS if size <= bucket)
+            self._ids[bucket][:size].copy_(ids, non_blocking=True)
+            self._graphs[f"prefill-{bucket}"].replay()
+            row = self.step.narrow_rows[size - 1]
+        self._last.copy_(row)
+
+    def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int]:
+        """Up to `new_tokens` ids, chosen on the device where the sampler doesn't want the logits. Stop iterating to stop."""
+        if sampler.wants_logits:
+            return self._chosen(new_tokens, sampler)
+        return self._replayed(self._prompt_tokens, new_tokens, sampler)
 
     def _replayed(self, prompt_len: int, limit: int, sampler: Sampler) -> Iterator[int]:
         kind = "sampled" if sampler.temperature else "greedy"
@@ -117,21 +142,6 @@ class GraphDecoder:
             chosen = sampler.choose(self.step.logits[None]).view(1)
             self.step.take_given(chosen, self._history)
             yield int(chosen)
-
-    def _prefill(self, prompt_ids: list[int]) -> None:
-        """Fill the cache with the prompt, its last hidden row into `_last`; position is that of the last id."""
-        ids = torch.tensor(prompt_ids, dtype=torch.int64).pin_memory()
-        for start, size in chunks_of(len(prompt_ids)):
-            self.step.position.fill_(start)
-            if size > MOST_NARROW_ROWS:
-                row = self.step.hidden(ids[start : start + size].to(self.step.device, non_blocking=True), start)[-1]
-            else:
-                bucket = next(bucket for bucket in BUCKETS if size <= bucket)
-                self._ids[bucket][:size].copy_(ids[start : start + size], non_blocking=True)
-                self._graphs[f"prefill-{bucket}"].replay()
-                row = self.step.narrow_rows[size - 1]
-        self._last.copy_(row)
-        self.step.position.fill_(len(prompt_ids) - 1)
 
     def _first(self, take: Callable[[], None]) -> None:
         self.step.head(self._last)
@@ -182,6 +192,3 @@ def chunks_of(length: int) -> list[tuple[int, int]]:
         pieces.append((start, size))
         start += size
     return pieces
-
-
-__all__ = ["GraphDecoder", "NoDeviceCode", "NotFusable", "chunks_of"]

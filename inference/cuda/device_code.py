@@ -11,7 +11,9 @@ import ctypes
 import glob
 import os
 import sys
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import torch
@@ -44,17 +46,16 @@ class _Config(ctypes.Structure):
 class DeviceCode:
     """The kernels of one CUDA source, compiled for one device; raises NoDeviceCode."""
 
-    def __init__(self, source: str, macros: dict[str, object], device: torch.device, overlap: bool = True) -> None:
-        """`overlap` lets a kernel's start overlap the end of the one before it (compute capability 9.0 on)."""
+    def __init__(self, source: str, macros: dict[str, object], device: torch.device) -> None:
         torch.zeros(1, device=device)  # makes the device's primary context current
         properties = torch.cuda.get_device_properties(device)
         self.device, self.multiprocessors = device, properties.multi_processor_count
         self.shared_limit = properties.shared_memory_per_block_optin
         self._attribute = _Attribute(6, 0, 1)
-        self._attribute_count = int(overlap and properties.major >= 9)
+        self._attribute_count = int(properties.major >= 9)  # a kernel's start may overlap the end of the one before from there on
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._driver.cuLaunchKernelEx.argtypes = [ctypes.POINTER(_Config), ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-        image = compile_source(source, macros, f"sm_{properties.major}{properties.minor}")
+        image = compile_source(source, macros, architecture(device))
         self._module = ctypes.c_void_p()
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), image), "loading the kernels")
         self._functions: dict[str, ctypes.c_void_p] = {}
@@ -101,8 +102,34 @@ def as_c_values(arguments: Sequence[Any]) -> list[Any]:
     return values
 
 
+def architecture(device: torch.device) -> str:
+    """What NVRTC calls the device: "sm_90"."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
+
+
 def compile_source(source: str, macros: dict[str, object], architecture: str) -> bytes:
-    """Machine code for `architecture` ("sm_90"); raises NoDeviceCode with the compiler's own message."""
+    """Machine code for `architecture`, compiled once: who asks while it is compiled waits. Raises NoDeviceCode with the compiler's message."""
+    key = (source, tuple(sorted(macros.items())), architecture)
+    with _images_lock:
+        image = _images.get(key)
+        mine = image is None
+        if image is None:
+            image = _images[key] = Future()
+    if mine:
+        try:
+            image.set_result(_compile(source, macros, architecture))
+        except BaseException as error:
+            image.set_exception(error)
+            raise
+    return image.result()
+
+
+_images: dict[Any, Future[bytes]] = {}
+_images_lock = threading.Lock()
+
+
+def _compile(source: str, macros: dict[str, object], architecture: str) -> bytes:
     nvrtc = _nvrtc()
     options = [f"--gpu-architecture={architecture}", "--std=c++17", *[f"-D{name}={value}" for name, value in macros.items()]]
     program, size = ctypes.c_void_p(), ctypes.c_size_t()

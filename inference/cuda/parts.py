@@ -83,7 +83,7 @@ class ModelParts:
 
 def read_parts(model: nn.Module) -> ModelParts:
     """The parts of `model`; raises NotFusable."""
-    decoder = _decoder(model)
+    decoder = decoder_of(model)
     config = decoder.config
     for name in ("attn_logit_softcapping", "final_logit_softcapping", "use_bidirectional_attention"):
         _need(not getattr(config, name, None), f"its configuration sets {name}")
@@ -91,13 +91,13 @@ def read_parts(model: nn.Module) -> ModelParts:
     head = model.get_output_embeddings()
     _need(isinstance(head, nn.Linear) and head.weight.dtype == torch.bfloat16 and head.bias is None, "its head is not a plain bfloat16 matrix")
     attention = decoder.layers[0].self_attn
-    norms = [module for module in decoder.modules() if "RMSNorm" in type(module).__name__]
-    eps, offset, rounds = _norm_form(norms)
+    norms = norms_of(decoder)
+    eps, offset, rounds = norm_form(norms)
     head_dim = attention.head_dim
     parts = ModelParts(
         layers, decoder.embed_tokens, decoder.rotary_emb, decoder.norm.weight, head.weight, _code(layers), head.weight.shape[1], head_dim,
         layers[0].qkv[0].rows // head_dim, layers[0].qkv[1].rows // head_dim, float(attention.scaling), eps, offset, rounds,
-        _activation(decoder.layers[0].mlp.act_fn),
+        activation_of(decoder.layers[0].mlp.act_fn),
     )  # fmt: skip
     _check_sizes(parts)
     return parts
@@ -120,17 +120,24 @@ def _need(condition: bool, reason: str) -> None:
         raise NotFusable(reason)
 
 
-def _decoder(model: nn.Module) -> Any:
+def decoder_of(model: nn.Module) -> Any:
     for module in model.modules():
         if all(hasattr(module, name) for name in ("layers", "embed_tokens", "norm", "rotary_emb")):
             return module
     raise NotFusable("it has no stack of decoder layers with an embedding, a norm and a rotary embedding")
 
 
+def _need_all(module: Any, index: int, *names: str) -> None:
+    missing = [name for name in names if not hasattr(module, name)]
+    _need(not missing, f"layer {index} has no {', '.join(missing)}")
+
+
 def _layer(layer: Any, config: Any, index: int) -> LayerParts:
+    _need_all(layer, index, "self_attn", "mlp", "input_layernorm", "post_attention_layernorm")
     attention: Any = layer.self_attn
-    mlp: Any = getattr(layer, "mlp", None)
-    _need(mlp is not None, f"layer {index} has no mlp")
+    mlp: Any = layer.mlp
+    _need_all(attention, index, "q_proj", "k_proj", "v_proj", "o_proj")
+    _need_all(mlp, index, "gate_proj", "up_proj", "down_proj", "act_fn")
     for module, known in ((layer, _LAYER_MODULES), (attention, _ATTENTION_MODULES), (mlp, _MLP_MODULES)):
         names = {name for name, _ in module.named_children()}
         _need(names <= known, f"layer {index} has {', '.join(sorted(names - known))}")
@@ -190,7 +197,12 @@ def _code(layers: Iterable[LayerParts]) -> tuple[float, ...]:
     return tuple(next(iter(codes.values())).tolist())
 
 
-def _norm_form(norms: list[Any]) -> tuple[float, int, int]:
+def norms_of(decoder: nn.Module) -> list[Any]:
+    """A model's RMSNorms, by what their classes are called."""
+    return [module for module in decoder.modules() if "RMSNorm" in type(module).__name__]
+
+
+def norm_form(norms: list[Any]) -> tuple[float, int, int]:
     """(eps, offset added to the weight, whether the row is rounded before the weight), by trying one norm of each size."""
     eps = {float(getattr(norm, "eps", getattr(norm, "variance_epsilon", math.nan))) for norm in norms}
     _need(len(eps) == 1 and not math.isnan(min(eps)), "its norms differ in eps")
@@ -210,7 +222,7 @@ def _norm_fits(norm: Any, eps: float, offset: int, rounds: int) -> bool:
     return bool(torch.equal(ours.to(torch.bfloat16), norm(row)))
 
 
-def _activation(module: Any) -> int:
+def activation_of(module: Any) -> int:
     row = torch.linspace(-6, 6, 97)
     for index, function in enumerate(_ACTIVATIONS):
         if torch.allclose(module(row), function(row), atol=1e-6):
@@ -219,6 +231,9 @@ def _activation(module: Any) -> int:
 
 
 def _check_sizes(parts: ModelParts) -> None:
+    # the room for a step is made by the first layer: a larger one after it would be written past its end
+    shapes = {tuple((m.rows, m.columns) for m in (*layer.qkv, layer.o, layer.gate, layer.up, layer.down)) for layer in parts.layers}
+    _need(len(shapes) == 1, "its layers differ in size")
     _need(parts.head_dim in (64, 128, 256), f"its heads have {parts.head_dim} columns")
     _need(parts.q_heads % parts.kv_heads == 0, "its query heads don't divide among the key heads")
     _need(parts.hidden % 8 == 0 and parts.hidden <= 16384, f"its hidden size is {parts.hidden}")

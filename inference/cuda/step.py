@@ -224,9 +224,14 @@ def kernel_source() -> str:
 
 def kernel_macros(parts: ModelParts) -> dict[str, object]:
     """What `kernel_source` must know of a model when it is compiled."""
+    return macros(parts.head_dim, parts.q_heads, parts.kv_heads, parts.norm_offset, parts.norm_rounds, parts.activation)
+
+
+def macros(head_dim: int, q_heads: int, kv_heads: int, norm_offset: int, norm_rounds: int, activation: int) -> dict[str, object]:
+    """The same, from the numbers themselves (`ModelParts`)."""
     return {
-        "HEAD_DIM": parts.head_dim, "Q_HEADS": parts.q_heads, "KV_HEADS": parts.kv_heads, "NORM_OFFSET": f"{parts.norm_offset}.f",
-        "NORM_ROUNDS": parts.norm_rounds, "ACTIVATION": parts.activation,
+        "HEAD_DIM": head_dim, "Q_HEADS": q_heads, "KV_HEADS": kv_heads, "NORM_OFFSET": f"{norm_offset}.f",
+        "NORM_ROUNDS": norm_rounds, "ACTIVATION": activation,
     }  # fmt: skip
 
 

@@ -1,52 +1,63 @@
-"""Prefill and decode on a loaded model: prompt ids in, token ids out, one at a time.
-
-A decoder is anything with `path` and `tokens(...)`; faster ones stand beside `EagerDecoder` and nothing above
-knows how they work. The caller checks for end marks and Stop between two ids, and just stops iterating.
-"""
+"""The plain way to decode: one forward of the prompt, then one forward a token over a growing cache, as transformers does it."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from inference.decode.decoder import ShouldStop
 from inference.decode.sampling import Sampler
 
 
-class Decoder(Protocol):
-    """Gives the ids of an answer; `path` is eager, compiled or cuda-graph."""
-
-    path: str
-
-    def tokens(self, prompt_ids: list[int], limit: int, sampler: Sampler) -> Iterator[int | None]:
-        """At most `limit` ids, each on the host when it is yielded; before the first, None where a Stop can be seen to."""
-        ...
-
-
 class EagerDecoder:
-    """The plain way: one forward of the prompt, then one forward a token over a growing cache."""
+    """Decodes with the model's own code; greedy ids are those of `generate(do_sample=False)`."""
 
     path = "eager"
 
     def __init__(self, model: PreTrainedModel) -> None:
+        self._forward = Forward(model)
+        self._cache: Any = None
+        self._logits: torch.Tensor | None = None
+
+    def why_not(self, prompt_tokens: int, new_tokens: int) -> str | None:
+        """It takes what the model takes."""
+        return None
+
+    def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
+        """The whole prompt in one forward."""
+        self._cache = DynamicCache(config=self._forward.model.config)
+        self._logits = self._forward(torch.tensor([prompt_ids]), self._cache)
+        yield from ()
+
+    def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int]:
+        """One forward a token."""
+        assert self._logits is not None
+        logits, cache = self._logits, self._cache
+        self._logits = self._cache = None  # nothing of a run is held after it
+        for n in range(new_tokens):
+            ids = sampler.choose(logits)
+            yield int(ids.item())
+            if n + 1 < new_tokens:
+                logits = self._forward(ids, cache)
+
+
+class Forward:
+    """A model's forward over a cache: ids (1, n) in, logits (1, vocabulary) FP32 after the last of them out; the cache grows by n."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
         # transformers 5.24 renamed the argument; the old name is gone in 5.40
-        self._cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
-
-    def tokens(self, prompt_ids: list[int], limit: int, sampler: Sampler) -> Iterator[int]:
-        """The ids that `generate(do_sample=False)` gives, when the sampler is greedy; ends after `limit`."""
-        cache = DynamicCache(config=self.model.config)
-        ids = torch.tensor([prompt_ids], device=self.model.device)
-        for _ in range(limit):
-            ids = sampler.choose(self._forward(ids, cache))
-            yield int(ids.item())
+        self.cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
     @torch.inference_mode()
-    def _forward(self, ids: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
+    def __call__(self, ids: torch.Tensor, cache: Any) -> torch.Tensor:
+        """Logits after `ids`, computed with the model's own code."""
+        ids = ids.to(self.model.device)
         seen = cache.get_seq_length()
         positions = torch.arange(seen, seen + ids.shape[1], device=ids.device)[None]
-        output = self.model(input_ids=ids, position_ids=positions, use_cache=True, logits_to_keep=1, **{self._cache_name: cache})
+        output = self.model(input_ids=ids, position_ids=positions, use_cache=True, logits_to_keep=1, **{self.cache_name: cache})
         return output.logits[:, -1].float()

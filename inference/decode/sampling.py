@@ -8,16 +8,26 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from inference.events import Request
+from inference.errors import InferenceError
+from inference.events import ForcedRequest, Request
 
 
-def sampler_for(request: Request) -> Sampler:
-    """What chooses the ids of one request."""
-    return Forced(request) if request.forced_ids else Sampler(request.temperature, request.seed)
+def sampler_for(request: Request, done: int = 0) -> Sampler:
+    """What chooses the ids of one request, `done` of which are chosen already."""
+    if isinstance(request, ForcedRequest):
+        if done:
+            raise InferenceError("A forced answer can't go on by another path, since its logits would be of two. Ask again.")
+        return Forced(request)
+    sampler = Sampler(request.temperature, request.seed)
+    for _ in range(done if request.temperature else 0):
+        sampler.uniform()
+    return sampler
 
 
 class Sampler:
     """Chooses token ids for one run; `temperature` 0 is greedy and draws nothing."""
+
+    wants_logits = False  # a decoder may choose on its own device, by `temperature` and `uniform`
 
     def __init__(self, temperature: float = 0.0, seed: int = 0) -> None:
         self.temperature = temperature
@@ -37,9 +47,11 @@ class Sampler:
 class Forced(Sampler):
     """Gives the request's ids whatever the logits say, and writes those down: two ways compared on the same ids."""
 
-    def __init__(self, request: Request) -> None:
+    wants_logits = True
+
+    def __init__(self, request: ForcedRequest) -> None:
         super().__init__(temperature=1.0)
-        self._ids, self._file, self._logits = request.forced_ids, request.logits_file, list[np.ndarray]()
+        self._ids, self._file, self._logits = request.ids, request.logits_file, list[np.ndarray]()
 
     def choose(self, logits: torch.Tensor) -> torch.Tensor:
         """The next of the given ids; saves the file after the last."""

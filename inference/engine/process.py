@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 
 from inference import child
+from inference.errors import DEVICE_LOST_CODE
 from inference.events import Event, decode
 from inference.settings import Settings
 
@@ -96,6 +97,8 @@ def why_it_died(returncode: int) -> str:
     """A sentence for a child that ended by itself."""
     if returncode == -signal.SIGKILL:
         return "The lane's process was killed (signal 9), as the system does when memory runs out. The text so far is kept; ask again to start it anew."
+    if returncode == DEVICE_LOST_CODE:
+        return "The GPU reported an error after which nothing in that process could answer; a fresh one is started. The text so far is kept; ask again."
     if returncode < 0:
         return f"The lane's process crashed (signal {-returncode}). The text so far is kept; ask again to start it anew, and see the log for the trace."
     return f"The lane's process ended unexpectedly (exit code {returncode}). Ask again to start it anew, and see the log for the reason."

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from inference import machine
+from inference.cpu import library
 from inference.cpu.compiling import compiler
 from inference.cuda.decoder import OLDEST_CAPABILITY
 from inference.cuda.device_code import DeviceCode
 from inference.errors import InferenceError
+from inference.fast import WAYS, FastWays
 from inference.lane.probe import cuda_reason, environment, probe, versions
 from inference.models import loading, shapes
 from inference.settings import Settings, from_env
@@ -29,17 +32,28 @@ def report(settings: Settings) -> tuple[list[str], bool]:
     lines = ["Versions", *(f"  {name} {version}" for name, version in versions().items()), "", "Hardware", *_hardware(settings), "", "Lanes"]
     for lane in found:
         note = f" ({lane.reason})" if lane.reason else ""
-        lines.append(f"  {lane.lane}: {'can run' if lane.available else 'can not run'}{note}{_path(lane.lane, settings) if lane.available else ''}")
-    lines += ["", "Models that fit", *_fits([lane.lane for lane in found if lane.available], settings.compact)]
+        lines.append(f"  {lane.lane}: {'can run' if lane.available else 'can not run'}{note}")
+        lines += _ways(lane.lane, settings) if lane.available else []
+    compact = "compact" in settings.fast
+    lines += ["", "Models that fit", *_fits([lane.lane for lane in found if lane.available], compact)]
     return lines, all(lane.available for lane in found)
+
+
+def _ways(lane: str, settings: Settings) -> list[str]:
+    """A lane's faster ways, each with why it can't be had here; a model may still not be made for one."""
+    ways = FastWays(lane, settings.fast)
+    lines = []
+    for name in ways.names:
+        reason = ways.why_not.get(name) or REASONS.get(name, lambda: None)()
+        lines.append(f"    {name}: {WAYS[name].words}; " + (f"not here: {reason}" if reason else "can be had here"))
+    return lines
 
 
 def _hardware(settings: Settings) -> list[str]:
     facts = environment()
     quota = machine.cpu_quota()
     lines = [
-        f"  CPU: {facts['cpu']}, {machine.cpu_threads(settings.threads, cuda_reason() is None)} threads for a lane"
-        + (f" (quota {quota:g} CPUs)" if quota else ""),
+        f"  CPU: {facts['cpu']}, {machine.lane_threads(settings)} threads for a lane" + (f" (quota {quota:g} CPUs)" if quota else ""),
         f"  RAM: {size(facts['ram_limit_bytes'])} limit, {size(machine.ram_available_bytes())} free",
     ]
     reason = cuda_reason()
@@ -47,17 +61,6 @@ def _hardware(settings: Settings) -> list[str]:
         return [*lines, f"  GPU: {reason}"]
     free, _ = torch.cuda.mem_get_info()
     return [*lines, f"  GPU: {facts['gpu']}, {size(facts['gpu_memory_bytes'])}, {size(free)} free, driver {facts['driver'] or 'unknown'}"]
-
-
-def _path(lane: str, settings: Settings) -> str:
-    """The fastest way to decode that this machine allows the lane, and why no faster one; a model may still not be made for it."""
-    if lane == "cuda:nf4":
-        reason = _no_graph()
-        return f", decodes eagerly: {reason}" if reason else ", can capture its decode step (CUDA graph)"
-    if lane == "cpu:fp32":
-        reason = None if settings.compile and compiler() else "no C++ compiler is installed" if settings.compile else "COMPILE_STEP is off"
-        return f", decodes eagerly: {reason}" if reason else f", can compile its decode step ({compiler()})"
-    return ", decodes eagerly"
 
 
 def _no_graph() -> str | None:
@@ -69,6 +72,22 @@ def _no_graph() -> str | None:
     except (InferenceError, OSError, RuntimeError) as error:
         return str(error).split("\n")[0]
     return None
+
+
+def _no_step() -> str | None:
+    return None if compiler() else "no C++ compiler is installed"
+
+
+def _no_library() -> str | None:
+    return None if library.compiler() else "no C compiler is installed"
+
+
+def _no_nf4() -> str | None:
+    dtype = str(loading.compute_dtype("cpu")).removeprefix("torch.")
+    return _no_library() if dtype == "float32" else f"4-bit layers compute in {dtype} here, by bitsandbytes' own kernels"
+
+
+REASONS: dict[str, Callable[[], str | None]] = {"cuda-graph": _no_graph, "compiled": _no_step, "layers": _no_library, "nf4": _no_nf4}
 
 
 def _fits(lanes: list[str], compact: bool) -> list[str]:

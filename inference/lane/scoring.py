@@ -17,7 +17,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from inference.errors import InferenceError
-from inference.lane.lane import Lane
+from inference.lane.source import Source
 from inference.lane.text import TextStream
 from inference.score_events import TOP, Scored, ScoreRequest
 from inference.units import size
@@ -37,22 +37,26 @@ class _Columns:
     kld: list[float] = field(default_factory=list)
 
 
-def score(lane: Lane, run_id: str, request: ScoreRequest, should_stop: Callable[[], bool] = lambda: False) -> Scored:
+def score(
+    model: PreTrainedModel | None, source: Source, lane: str, run_id: str, request: ScoreRequest, should_stop: Callable[[], bool] = lambda: False
+) -> Scored:
     """Score on a loaded lane; raises InferenceError for ids that don't fit, logits that are not finite, another vocabulary."""
-    assert lane.model is not None and lane.tokenizer is not None and lane.facts is not None
+    tokenizer = source.tokenizer
     if request.text:
-        ids = lane.tokenizer(request.text, add_special_tokens=False, verbose=False)["input_ids"]
-        return Scored(run_id, tuple(ids), start_mark=lane.tokenizer.bos_token_id)
-    if len(request.ids) > lane.facts.context_length:
-        raise InferenceError(f"{len(request.ids)} tokens are to be scored at once; this model takes {lane.facts.context_length}. Score a shorter text.")
+        ids = tokenizer(request.text, add_special_tokens=False, verbose=False)["input_ids"]
+        return Scored(run_id, tuple(ids), start_mark=tokenizer.bos_token_id)
+    if model is None:
+        raise InferenceError(f"{lane} is answered by another program here, which can't score. Use another lane.")
+    if len(request.ids) > source.context_length:
+        raise InferenceError(f"{len(request.ids)} tokens are to be scored at once; this model takes {source.context_length}. Score a shorter text.")
     columns, vocabulary = _Columns(), 0
-    for start, logits in logit_blocks(lane.model, request.ids, request.first, request.last):
+    for start, logits in logit_blocks(model, request.ids, request.first, request.last):
         if should_stop():
             raise InferenceError("The scoring was stopped.")
-        _check_finite(logits, lane.name, start)
+        _check_finite(logits, lane, start)
         vocabulary = logits.shape[-1]
         _reduce(logits, request, start, columns)
-    texts = Pieces(lane.tokenizer)
+    texts = Pieces(tokenizer)
     scored = request.ids[request.first : request.last]
     return Scored(
         run_id, scored, tuple(columns.nll), tuple(columns.best), tuple(columns.top_ids), tuple(columns.top_logprobs), tuple(columns.kld), vocabulary, len(request.ids),

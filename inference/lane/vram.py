@@ -1,12 +1,17 @@
-"""What the driver says this process holds on its GPU (NVML), the CUDA context included; None where it says nothing.
+"""What this process holds on its GPU: by torch, and by the driver (NVML), which counts the CUDA context (some 0.5 GB) too.
 
-torch's own figures leave the context out (some 0.5 GB). Only a lane process on a CUDA device calls this.
+Where the driver says nothing its figure is None; a lane on the CPU holds nothing and asks nobody.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+
+import torch
+
+from inference import machine
+from inference.events import Vram
 
 log = logging.getLogger(__name__)
 
@@ -33,3 +38,35 @@ def choose(used_bytes: dict[int, int | None], pid: int) -> int | None:
     if pid in used_bytes:
         return used_bytes[pid]
     return next(iter(used_bytes.values())) if len(used_bytes) == 1 else None
+
+
+def synchronize(device: str) -> None:
+    """Wait until the device has done what it was given; before and after each span that is measured."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def begin(device: str) -> None:
+    """Before a load: the peaks are to be the load's own."""
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def begin_run(device: str) -> None:
+    """Before a run: the peaks are to be the run's own."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
+def held(device: str) -> Vram | None:
+    """torch's peaks since the last `begin`, and what the driver says; None for a lane on the CPU."""
+    if device != "cuda":
+        return None
+    return Vram(torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated(), held_by_this_process(str(torch.cuda.get_device_properties(0).uuid)))
+
+
+def give_back() -> None:
+    """After a run: what its long prompt took and nobody holds any more goes back to the card."""
+    if torch.cuda.memory_reserved() > 1.5 * torch.cuda.memory_allocated() + machine.GIB:
+        torch.cuda.empty_cache()

@@ -2,7 +2,7 @@
 
 Reads `load`, `generate`, `score`, `stop`, `hold` and `exit` from stdin and writes events to stdout. The first line takes both
 descriptors for itself and points stdout at stderr, so that a library's print can't break a message; stderr is the
-log. The process ends as soon as its input closes, whatever it is doing.
+log. The process ends as soon as its input closes, whatever it is doing, and when its CUDA context is past use.
 """
 
 from __future__ import annotations
@@ -19,18 +19,50 @@ import logging  # noqa: E402
 import queue  # noqa: E402
 import threading  # noqa: E402
 import time  # noqa: E402
-from collections.abc import Callable  # noqa: E402
-from dataclasses import replace  # noqa: E402
-from typing import Any  # noqa: E402
+from collections.abc import Callable, Iterator  # noqa: E402
+from typing import Any, NoReturn, Protocol  # noqa: E402
 
 from inference import machine  # noqa: E402
-from inference.errors import InferenceError, Refused  # noqa: E402
-from inference.events import Event, Failed, Hello, Request, encode  # noqa: E402
+from inference.errors import DEVICE_LOST_CODE, DeviceLost, InferenceError, Refused  # noqa: E402
+from inference.events import (  # noqa: E402
+    Done,
+    Event,
+    Failed,
+    ForcedRequest,
+    Hello,
+    Loaded,
+    Loading,
+    Prefill,
+    Request,
+    Text,
+    encode,
+)  # fmt: skip
+from inference.fast import first_line  # noqa: E402
 from inference.score_events import ScoreRequest  # noqa: E402
 from inference.settings import Settings, from_env  # noqa: E402
 
 log = logging.getLogger(__name__)
 Starter = Callable[[str, Settings], tuple[Any, Hello]]
+REQUESTS = {kind.verb: kind for kind in (Request, ForcedRequest)}
+UNEXPECTED = "This lane failed unexpectedly ({}); the log has the trace. Ask again, or run `python -m inference doctor`."
+
+
+class AnyLane(Protocol):
+    """What a worker asks of its lane (`lane/lane.py`, `bench/baseline.py`)."""
+
+    name: str
+    source: Any
+
+    @property
+    def model(self) -> Any: ...
+    @property
+    def loaded(self) -> bool: ...
+    def load(self, report: Callable[[Loading], None]) -> Loaded: ...
+    def now(self) -> Loaded: ...
+    def generate(self, run_id: str, request: Request, should_stop: Callable[[], bool]) -> Iterator[Prefill | Text | Done]: ...
+    def compile_beside(self) -> None: ...
+    def hold(self, still: bool) -> None: ...
+    def between_runs(self) -> tuple[bool, float | None]: ...
 
 
 class Worker:
@@ -40,10 +72,10 @@ class Worker:
         self.settings = settings
         self.requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.stopped: set[str] = set()
-        self.path_pending = False
-        self.lane: Any = None
+        self.lane: AnyLane | None = None
         self.held = False
         threading.Thread(target=self._read, name="requests", daemon=True).start()
+        self.emit(Loading("importing libraries"))
         self.lane, self.hello = start(lane, settings)
 
     def run(self) -> None:
@@ -53,30 +85,50 @@ class Worker:
             message = self._next()
             run_id: str | None = message.get("run_id")
             try:
-                if message["do"] == "load":
-                    self._load()
-                elif message["do"] == "generate" and run_id:
-                    self._generate(run_id, _request(message["request"]))
-                elif message["do"] == "score" and run_id:
-                    self._score(run_id, message["request"])
+                self._serve(message["do"], run_id, message)
+            except DeviceLost:
+                self._end_lost()
             except InferenceError as error:
+                log.warning("%s", error, exc_info=error.__cause__ is not None)
                 self.emit(Failed(run_id, str(error), isinstance(error, Refused)))
-            except Exception:
+            except Exception as error:
                 log.exception("lane %s failed", self.lane.name if self.lane else "?")
-                self.emit(Failed(run_id, "This lane failed unexpectedly; the log has the trace. Ask again, or run `python -m inference doctor`."))
+                if self._device_lost():
+                    self._end_lost()
+                self.emit(Failed(run_id, UNEXPECTED.format(first_line(error))))
             finally:
                 self.stopped.discard(run_id or "")
 
+    def _serve(self, verb: str, run_id: str | None, message: dict[str, Any]) -> None:
+        if verb == "load":
+            self._load()
+        elif run_id and self.lane is None:
+            raise InferenceError(self.hello.reason or "This lane can't run here.")
+        elif verb in REQUESTS and run_id:
+            self._generate(run_id, _request(REQUESTS[verb], message["request"]))
+        elif verb == "score" and run_id:
+            self._score(run_id, _request(ScoreRequest, message["request"]))
+
     def _next(self) -> dict[str, Any]:
-        """The next request, before which a faster path that has become ready is changed over to, and told."""
-        while self.path_pending:
-            if loaded := self.lane.change_over(self.emit):
-                self.path_pending = False
-                self.emit(loaded)
+        """The next request; while none comes, what is to be done between runs is done piece by piece."""
+        while self.lane is not None and self.lane.loaded:
+            changed, wait_s = self._between_runs(self.lane)
+            if changed:
+                self.emit(self.lane.now())
+            if wait_s is None:
                 break
             with contextlib.suppress(queue.Empty):
-                return self.requests.get(timeout=0.1)
+                return self.requests.get(timeout=wait_s) if wait_s else self.requests.get_nowait()
         return self.requests.get()
+
+    def _between_runs(self, lane: AnyLane) -> tuple[bool, float | None]:
+        try:
+            return lane.between_runs()
+        except DeviceLost:
+            self._end_lost()
+        except Exception:
+            log.exception("what lane %s does between runs failed; it goes on without", lane.name)
+        return True, None
 
     def emit(self, event: Event) -> None:
         """Write one event."""
@@ -99,61 +151,79 @@ class Worker:
         os._exit(0)
 
     def _load(self) -> None:
-        if self.lane is None or self.lane.loaded:
+        """Load the lane if it isn't loaded; a failure is told as the load's, and everybody who waits for it gets it."""
+        lane = self.lane
+        if lane is None or lane.loaded:
             return
         try:
-            loaded = self.lane.load(self.emit)
-            self.lane.compile_beside()
-            self.lane.hold(self.held)
-            self.path_pending = self.lane.path_pending
-            self.emit(replace(loaded, path_pending=self.path_pending))
+            lane.load(self.emit)
+            lane.compile_beside()
+            lane.hold(self.held)
+            self.emit(lane.now())
+        except DeviceLost:
+            raise
         except InferenceError as error:
+            log.warning("lane %s could not load: %s", lane.name, error, exc_info=error.__cause__ is not None)
             self.emit(Failed(None, str(error), isinstance(error, Refused)))
-        except Exception:
-            log.exception("lane %s could not load", self.lane.name)
-            self.emit(Failed(None, "The model could not be loaded; the log has the trace. Check MODEL_ID, then ask again."))
+        except Exception as error:
+            log.exception("lane %s could not load", lane.name)
+            if self._device_lost():
+                raise DeviceLost("The GPU stopped working in the load.") from error
+            self.emit(Failed(None, f"The model could not be loaded ({first_line(error)}); the log has the trace. Check MODEL_ID, then ask again."))
 
     def _generate(self, run_id: str, request: Request) -> None:
-        if self.lane is None:
-            raise InferenceError(self.hello.reason or "This lane can't run here.")
-        if not self.lane.loaded:
+        lane = self.lane
+        assert lane is not None
+        if not lane.loaded:
             try:
-                self.lane.prepare(self.emit)
+                lane.source.read(self.emit)
             except InferenceError as error:
+                log.warning("lane %s could not read its checkpoint: %s", lane.name, error, exc_info=error.__cause__ is not None)
                 self.emit(Failed(None, str(error), isinstance(error, Refused)))
                 return
-            self.lane.encode(request)
+            lane.source.encode(request)  # a prompt that is too long is refused before the weights are read
             self._load()
-            if not self.lane.loaded:
+            if not lane.loaded:
                 return
-        for event in self.lane.generate(run_id, request, lambda: run_id in self.stopped):
+        for event in lane.generate(run_id, request, lambda: run_id in self.stopped):
             self.emit(event)
 
-    def _score(self, run_id: str, fields: dict[str, Any]) -> None:
-        if self.lane is None:
-            raise InferenceError(self.hello.reason or "This lane can't run here.")
+    def _score(self, run_id: str, request: ScoreRequest) -> None:
         from inference.lane.scoring import score
 
+        lane = self.lane
         self._load()
-        if self.lane.loaded:
-            request = ScoreRequest(**{**fields, "ids": tuple(fields["ids"])})
-            self.emit(score(self.lane, run_id, request, lambda: run_id in self.stopped))
+        if lane is not None and lane.loaded:
+            self.emit(score(lane.model, lane.source, lane.name, run_id, request, lambda: run_id in self.stopped))
+
+    def _device_lost(self) -> bool:
+        from inference.lane.paths import device_lost
+
+        return device_lost()
+
+    def _end_lost(self) -> NoReturn:
+        """End this process: its CUDA context is past use, and the engine starts a fresh one."""
+        log.error("the CUDA context is lost; this process ends", exc_info=True)
+        os._exit(DEVICE_LOST_CODE)
 
 
-def _request(fields: dict[str, Any]) -> Request:
-    return Request(**{**fields, "forced_ids": tuple(fields.get("forced_ids", ()))})
+def _request(kind: type[Any], fields: dict[str, Any]) -> Any:
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
 
 
 def start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
     """Set the threads, import the heavy libraries, find the device; (None, hello) where the lane can't run."""
     began = time.perf_counter()
-    os.environ["OMP_NUM_THREADS"] = str(machine.cpu_threads(settings.threads))
+    threads = machine.lane_threads(settings)
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    if name.startswith("cpu:"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # so that nothing in this process makes a context on the card
     import torch
 
     from inference.lane.lane import Lane
-    from inference.lane.probe import cuda_reason, hello_of
+    from inference.lane.probe import hello_of
 
-    torch.set_num_threads(machine.cpu_threads(settings.threads, beside_gpu=cuda_reason() is None))
+    torch.set_num_threads(threads)
     hello = hello_of(name)
     return (Lane(hello.lane, settings, time.perf_counter() - began) if hello.available else None), hello
 

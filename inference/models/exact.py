@@ -18,6 +18,8 @@ from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from inference.fast import FastWays
+
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 SIXTEEN_BIT = (torch.bfloat16, torch.float16)
 CHECKED_ROWS = 2**22
@@ -120,7 +122,7 @@ def stored_dtype(folder: Path) -> torch.dtype | None:
 
 
 @contextlib.contextmanager
-def kept_as_stored(folder: Path) -> Iterator[None]:
+def kept_as_stored(folder: Path, ways: FastWays) -> Iterator[None]:
     """While open, `from_pretrained(dtype=float32)` keeps the matrices in the dtype of the file, so that no FP32 copy is made.
 
     Uses transformers' own plan of exceptions to the dtype; where it has none, all comes as FP32 and `shrink` does the rest.
@@ -131,7 +133,8 @@ def kept_as_stored(folder: Path) -> Iterator[None]:
         return
 
     def with_matrices(self: PreTrainedModel, asked: torch.dtype) -> dict[str, torch.dtype]:
-        return {**plan(self, asked), **{f"{name}.weight": dtype for name, _ in matrices(self)}}
+        kept = ways.attempt("compact", lambda: {f"{name}.weight": dtype for name, _ in matrices(self)})
+        return {**plan(self, asked), **(kept or {})}
 
     PreTrainedModel._get_dtype_plan = with_matrices
     try:

@@ -21,9 +21,9 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedMod
 from inference import machine
 from inference.errors import InferenceError
 from inference.events import LaneFacts, Loading
+from inference.fast import FastWays
 from inference.models.checkpoints import Checkpoint
 from inference.models.exact import computes_in_fp32, kept_as_stored, shrink, storage_label, stored_dtype
-from inference.settings import Settings
 
 log = logging.getLogger(__name__)
 Report = Callable[[Loading], None]
@@ -55,12 +55,12 @@ def model_arguments(lane: str) -> dict[str, Any]:
     return {"device_map": device_map, "dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
 
 
-def load(checkpoint: Checkpoint, lane: str, report: Report, settings: Settings) -> PreTrainedModel:
+def load(checkpoint: Checkpoint, lane: str, report: Report, ways: FastWays) -> PreTrainedModel:
     """The model on its device; raises InferenceError (Refused where it can't fit)."""
-    check_fits(checkpoint.folder, lane, settings.compact)
+    check_fits(checkpoint.folder, lane, ways.may("compact"))
     transformers.logging.set_tqdm_hook(lambda factory, args, kwargs: _WeightsProgress(report, *args, **kwargs))
     try:
-        return read(checkpoint.folder, lane, settings.compact, checkpoint.id)
+        return read(checkpoint.folder, lane, ways, checkpoint.id)
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
         raise InferenceError(f"The GPU ran out of memory while loading {checkpoint.id}. Free the card or set MODEL_ID to a smaller model.") from None
@@ -72,15 +72,15 @@ def load(checkpoint: Checkpoint, lane: str, report: Report, settings: Settings) 
         transformers.logging.set_tqdm_hook(None)
 
 
-def read(folder: Path, lane: str, compact: bool, name: str = "") -> PreTrainedModel:
-    """The checkpoint in `folder` as a model in the lane's dtype; a CPU lane's exact matrices in 16 bits if `compact`."""
-    exact = compact and lane.startswith("cpu") and model_arguments(lane)["dtype"] == torch.float32
-    as_stored = kept_as_stored(folder) if exact and lane == "cpu:fp32" else contextlib.nullcontext()
-    with as_stored:
-        model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **model_arguments(lane))
+def read(folder: Path, lane: str, ways: FastWays, name: str = "") -> PreTrainedModel:
+    """The checkpoint in `folder` as a model in the lane's dtype; a CPU lane's exact matrices in 16 bits where `ways` may."""
+    arguments = model_arguments(lane)
+    if ways.may("compact") and arguments["dtype"] != torch.float32:
+        ways.refuse("compact", "this lane keeps 16-bit values as they are")
+    with kept_as_stored(folder, ways) if lane == "cpu:fp32" and ways.may("compact") else contextlib.nullcontext():
+        model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **arguments)
     _check_keys(name or str(folder), info)
-    if exact:
-        shrink(model)
+    ways.attempt("compact", lambda: shrink(model))
     return model.eval()
 
 

@@ -8,9 +8,12 @@ import torch
 from inference.cpu import compiling, products
 from inference.cpu import step as compiled_step
 from inference.cpu.decoder import CpuDecoder, chunk_rows, compilable
+from inference.decode.decoder import answer
 from inference.decode.eager import EagerDecoder
 from inference.decode.sampling import Sampler
+from inference.errors import InferenceError
 from inference.events import Request
+from inference.fast import FastWays
 from inference.lane.lane import Lane
 from inference.models import exact, loading
 from inference.settings import Settings
@@ -29,7 +32,8 @@ def made(tmp_path_factory):
     for kind in KINDS:
         folder, path = make_checkpoint(root / kind, kind), root / "steps" / f"{kind}.pt2"
         compiler = compiling.Compiler(folder, path, True, 2)
-        compiler.start(lambda _: None)
+        if compiling.compiler():
+            compiler.start()
         found[kind] = (folder, path, compiler)
     yield found
     for _, _, compiler in found.values():
@@ -51,15 +55,19 @@ def step_file(folder, made):
     return path
 
 
+def read(folder):
+    model = loading.read(folder, "cpu:fp32", FastWays("cpu:fp32", ("compact",)))
+    exact.install(model, products.plain)
+    return model
+
+
 @pytest.fixture
 def decoder(folder):
-    model = loading.read(folder, "cpu:fp32", compact=True)
-    exact.install(model, products.plain)
-    return CpuDecoder(model)
+    return CpuDecoder(read(folder))
 
 
 def ids(decoder, prompt=PROMPT, limit=60, sampler=None):
-    return [token for token in decoder.tokens(prompt, limit, sampler or Sampler()) if token is not None]
+    return [token for token in answer(decoder, prompt, limit, sampler or Sampler()) if token is not None]
 
 
 def test_eager_tokens_are_those_of_plain_generate(decoder, folder):
@@ -67,46 +75,47 @@ def test_eager_tokens_are_those_of_plain_generate(decoder, folder):
 
 
 def test_compiled_tokens_are_those_of_plain_generate(decoder, folder, step_file):
-    assert decoder.use(step_file)
-    assert ids(decoder) == plain_ids("cpu:fp32", str(folder), tuple(PROMPT), 60, NO_END) and decoder.path == "compiled"
+    fast = decoder.with_step(step_file)
+    assert ids(fast) == plain_ids("cpu:fp32", str(folder), tuple(PROMPT), 60, NO_END) and fast.path == "compiled"
     # another prompt, another length, the same step
     other = list(range(7, 7 + 130))
-    assert ids(decoder, other, 20) == plain_ids("cpu:fp32", str(folder), tuple(other), 20, NO_END)
+    assert ids(fast, other, 20) == plain_ids("cpu:fp32", str(folder), tuple(other), 20, NO_END)
 
 
 def test_the_same_draws_give_the_same_tokens_by_every_path(decoder, step_file):
-    eager = list(EagerDecoder(decoder.model).tokens(PROMPT, 20, Sampler(0.8, 3)))
+    eager = ids(EagerDecoder(decoder.model), limit=20, sampler=Sampler(0.8, 3))
     assert ids(decoder, limit=20, sampler=Sampler(0.8, 3)) == eager
-    decoder.use(step_file)
-    assert ids(decoder, limit=20, sampler=Sampler(0.8, 3)) == eager
+    assert ids(decoder.with_step(step_file), limit=20, sampler=Sampler(0.8, 3)) == eager
 
 
 def test_logits_of_the_compiled_step_differ_by_rounding_only(decoder, step_file):
-    assert decoder.use(step_file) and decoder._difference(decoder.step) < 1e-5
+    assert decoder.with_step(step_file).difference() < 1e-5
 
 
 def test_a_step_made_for_other_weights_is_not_used(decoder, step_file, folder):
     with torch.no_grad():
         decoder.model.model.layers[0].mlp.down_proj.weight.mul_(2)
-    step = compiled_step.CompiledStep(step_file, decoder.model)
-    assert decoder._difference(step) < 1e-5, "the weights belong to the model, not to the file"
+    assert decoder.with_step(step_file).difference() < 1e-5, "the weights belong to the model, not to the file"
     for broken in (b"", b"no archive"):
         (folder / "broken.pt2").write_bytes(broken)
-        assert not decoder.use(folder / "broken.pt2")
+        with pytest.raises(RuntimeError):
+            decoder.with_step(folder / "broken.pt2")
 
 
-def test_a_step_that_gives_other_logits_is_not_used(decoder, step_file, monkeypatch, caplog):
-    monkeypatch.setattr(CpuDecoder, "_difference", lambda *_: float("nan"))
-    assert not decoder.use(step_file) and decoder.step is None and "stays eager" in caplog.text
+def test_a_step_that_gives_other_logits_is_not_used(decoder, step_file, monkeypatch):
+    monkeypatch.setattr(CpuDecoder, "difference", lambda _: float("nan"))
+    with pytest.raises(InferenceError, match="differs from the eager one by nan"):
+        decoder.with_step(step_file)
 
 
 def test_past_the_sliding_window_decoding_is_eager_and_equal(tmp_path):
     folder = make_checkpoint(tmp_path / "gemma", "gemma3_text")
-    model = loading.read(folder, "cpu:fp32", compact=True)
-    exact.install(model, products.plain)
+    model = read(folder)
     model.config.sliding_window = 32
     decoder = CpuDecoder(model)
-    decoder.step, decoder.chunk = object(), 16
+    decoder.chunk = 16
+    fast = CpuDecoder(model, object(), decoder.hook)  # never asked
+    assert fast.why_not(20, 12) is None and "sliding window of 32" in fast.why_not(len(PROMPT), 12)
     model.config._attn_implementation = "sdpa"
     expected = model.generate(torch.tensor([PROMPT]), max_new_tokens=12, do_sample=False, eos_token_id=511, pad_token_id=2)
     assert ids(decoder, limit=12) == expected[0, len(PROMPT) :].tolist() and decoder.path == "eager"
@@ -115,14 +124,14 @@ def test_past_the_sliding_window_decoding_is_eager_and_equal(tmp_path):
 def test_chunks_give_the_tokens_of_one_forward_and_room_for_a_stop(decoder):
     whole = ids(decoder)
     decoder.chunk = 10
-    tokens = list(decoder.tokens(PROMPT, 60, Sampler()))
+    tokens = list(answer(decoder, PROMPT, 60, Sampler()))
     assert tokens[:3] == [None] * 3 and None not in tokens[3:] and tokens[3:] == whole
 
 
 def test_a_stop_inside_the_prompt_ends_the_run(folder, tmp_path):
     lane = Lane("cpu:fp32", Settings(model_id=str(folder), cache_dir=str(tmp_path)))
     lane.load(lambda _: None)
-    lane.decoder.chunk = 4
+    lane.paths.eager.chunk = 4
     done = list(lane.generate("r", Request("good morning " * 9), lambda: True))[-1]
     assert (done.finish_reason, done.token_ids, done.timings.ttft_s) == ("stopped", (), None)
 
@@ -136,34 +145,31 @@ def test_a_stop_inside_a_forward_ends_the_run_at_the_next_layer_and_the_next_run
     assert list(lane.generate("r", Request("good morning", max_new_tokens=3), lambda: False))[-1].token_ids
 
 
-def test_the_compiler_is_held_while_a_run_goes_on(decoder):
-    seen = []
-    decoder.on_run = seen.append
-    tokens = decoder.tokens(PROMPT, 5, Sampler())
-    next(tokens)
-    assert seen == [True]
-    tokens.close()
-    assert seen == [True, False]
-
-
-def test_nobody_waits_for_the_compiler_and_a_failure_is_told(folder, tmp_path, monkeypatch, caplog):
+def test_the_compiler_is_held_while_a_run_goes_on_and_nobody_waits_for_it(folder, tmp_path, monkeypatch):
     lane = Lane("cpu:fp32", Settings(model_id=str(folder), cache_dir=str(tmp_path)))
     lane.load(lambda _: None)
     monkeypatch.setattr(compiling, "command", lambda *_: ["sh", "-c", "read wait; echo no compiler >&2; exit 1"])
+    monkeypatch.setattr(compiling, "compiler", lambda: "g++")
     lane.compile_beside()
-    compiler = lane.compiler
+    compiler, held = lane.paths.compiler, []
+    monkeypatch.setattr(compiler, "hold", held.append)
     done = list(lane.generate("r", Request("hi", max_new_tokens=3), lambda: False))[-1]
-    assert done.path == "eager" and compiler.running
+    assert held == [True, False] and compiler.running and lane.now().path_pending
+    assert (done.path, done.path_reason) == ("eager", "compiled: it is being made ready")
     compiler.child.stdin.write(b"\n")
     compiler.child.stdin.close()
     compiler.thread.join(10)
-    assert not compiler.running and lane.decoder.step is None and "no compiler" in caplog.text
+    assert lane.between_runs() == (True, None) and not lane.now().path_pending
+    assert "no compiler" in lane.facts.fast_why_not["compiled"]
+    done = list(lane.generate("r", Request("hi", max_new_tokens=3), lambda: False))[-1]
+    assert done.path == "eager" and "no compiler" in done.path_reason
 
 
 def test_a_held_child_ends_when_told(tmp_path, monkeypatch):
     monkeypatch.setattr(compiling, "command", lambda *_: ["sleep", "60"])
     compiler = compiling.Compiler(tmp_path, tmp_path / "x.pt2", True, 1)
-    compiler.start(lambda _: None)
+    monkeypatch.setattr(compiling, "compiler", lambda: "g++")
+    compiler.start()
     compiler.hold(True)
     began = time.monotonic()
     compiler.end()
@@ -180,7 +186,7 @@ def test_the_compiled_step_of_an_earlier_start_is_used_at_once(folder, step_file
     target.write_bytes(step_file.read_bytes())
     again = Lane("cpu:fp32", settings)
     again.load(lambda _: None)
-    assert list(again.generate("r", Request("hi", max_new_tokens=3), lambda: False))[-1].path == "compiled" and not again.path_pending
+    assert list(again.generate("r", Request("hi", max_new_tokens=3), lambda: False))[-1].path == "compiled" and not again.paths.pending
 
 
 def test_a_layer_of_a_chunk_takes_some_tenths_of_a_second():

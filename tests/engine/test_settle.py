@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from inference.cpu import compiling
 from inference.engine.compare import settle, warm_up
 from inference.events import Loaded, LoadFigures, Request
-from inference.lane.lane import Lane
-from inference.settings import Settings
 from tests.support.fake_lane import facts
 from tests.support.fakes import Stage
 from tests.support.page_fixtures import until
-from tests.support.tiny import make_checkpoint
 
 LANE = "auto:nf4"
 
@@ -69,16 +65,3 @@ def test_a_warm_up_is_asked_again_once_the_path_has_changed():
     waiting.join(5)
     assert not waiting.is_alive()
     stage.engine.close()
-
-
-def test_a_lane_tells_once_that_the_compiled_step_will_not_come(tmp_path, monkeypatch):
-    monkeypatch.setattr(compiling, "command", lambda *_: ["sh", "-c", "read wait; exit 1"])
-    monkeypatch.setattr(compiling, "compiler", lambda: "g++")
-    lane = Lane("cpu:fp32", Settings(model_id=str(make_checkpoint(tmp_path / "llama", "llama")), cache_dir=str(tmp_path / "cache")))
-    load = lane.load(lambda _: None).load
-    lane.compile_beside()
-    assert lane.path_pending and lane.change_over(lambda _: None) is None
-    lane.compiler.child.stdin.close()
-    lane.compiler.thread.join(10)
-    told = lane.change_over(lambda _: None)
-    assert told.path_pending is False and told.load == load

@@ -1,6 +1,7 @@
 """A lane on real files of two layers: labels, ends, dtypes, refusals, and the tokens of plain generate."""
 
 import json
+from itertools import islice
 
 import pytest
 import torch
@@ -19,6 +20,24 @@ from tests.support.tiny import make_checkpoint
 LANES = ("cpu:fp32", "cpu:nf4", *(("cuda:nf4", "cuda:bf16") if torch.cuda.is_available() else ()))
 
 
+class Scripted:
+    """A decoder that gives the ids of a list."""
+
+    path = "eager"
+
+    def __init__(self, ids):
+        self.ids = ids
+
+    def why_not(self, *_):
+        return None
+
+    def prefill(self, *_):
+        yield from ()
+
+    def decode(self, new_tokens, *_):
+        return islice(self.ids, new_tokens)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return make_checkpoint(tmp_path_factory.mktemp("tiny") / "gemma")
@@ -31,7 +50,7 @@ def lane(request, folder):
 
 def test_the_tokens_are_those_of_plain_generate(lane, folder):
     done = answer(lane, Request("hello good morning", max_new_tokens=40))
-    prompt = tuple(lane.encode(Request("hello good morning", max_new_tokens=40))[0])
+    prompt = tuple(lane.source.encode(Request("hello good morning", max_new_tokens=40))[0])
     assert list(done.token_ids) == plain_ids(lane.name, str(folder), prompt, 40, lane.end_ids)
     assert done.prompt_tokens == len(prompt)
     assert len(set(done.token_ids)) >= 8, "an answer of one token again and again would hide a broken cache"
@@ -70,12 +89,13 @@ def test_a_lane_that_came_out_otherwise_is_not_labelled(folder, monkeypatch):
 
 def test_the_answer_ends_by_length_at_the_limit_and_by_stop_at_the_turn_end(lane, monkeypatch):
     assert answer(lane, Request("hi", max_new_tokens=7)).finish_reason in ("length", "stop")
-    turn_end = lane.tokenizer.convert_tokens_to_ids("<end_of_turn>")
-    words = lane.tokenizer("good morning")["input_ids"]
-    monkeypatch.setattr(lane, "_tokens", lambda *_: iter([*words, turn_end, 300]))
+    turn_end = lane.source.tokenizer.convert_tokens_to_ids("<end_of_turn>")
+    words = lane.source.tokenizer("good morning")["input_ids"]
+    lane.paths.fast = None
+    monkeypatch.setattr(lane.paths, "eager", Scripted([*words, turn_end, 300]))
     done = answer(lane, Request("hi", max_new_tokens=20))
     assert (done.finish_reason, done.text, done.token_ids[-1]) == ("stop", "good morning", turn_end)
-    monkeypatch.setattr(lane, "_tokens", lambda _, __, limit, ___: iter([words[0]] * limit))
+    monkeypatch.setattr(lane.paths, "eager", Scripted([words[0]] * 100))
     done = answer(lane, Request("hi", max_new_tokens=20))
     assert (done.finish_reason, len(done.token_ids)) == ("length", 20)
 
@@ -103,9 +123,9 @@ def test_draws_follow_the_distribution():
 
 def test_a_too_long_prompt_is_refused_before_the_weights_are_read(folder):
     lane = Lane("cpu:fp32", Settings(model_id=str(folder)))
-    lane.prepare(lambda _: None)
+    lane.source.read(lambda _: None)
     with pytest.raises(InferenceError, match="tokens"):
-        lane.encode(Request("word " * 2000))
+        lane.source.encode(Request("word " * 2000))
     assert not lane.loaded
 
 
@@ -140,7 +160,7 @@ def test_a_load_tells_its_spans_and_its_progress(folder):
     seen = []
     lane = Lane("cpu:fp32", Settings(model_id=str(folder)), import_s=1.5)
     load = lane.load(seen.append).load
-    assert {"import", "download", "read", "warm-up"} == set(load.spans) and load.total_s == pytest.approx(sum(load.spans.values()))
+    assert {"import", "download", "read", "warm-up", "fast path"} == set(load.spans) and load.total_s == pytest.approx(sum(load.spans.values()))
     assert load.spans["import"] == 1.5
     assert {"reading the tokenizer", "reading weights", "warming up"} <= {event.stage for event in seen}
 
@@ -149,5 +169,5 @@ def test_a_bf16_file_is_served_as_fp32_when_compact_storage_is_off(tmp_path):
     folder = make_checkpoint(tmp_path / "l", "llama")
     config = json.loads((folder / "config.json").read_text())
     assert config["dtype"] == "bfloat16"
-    lane = Lane("cpu:fp32", Settings(model_id=str(folder), compact=False))
+    lane = Lane("cpu:fp32", Settings(model_id=str(folder), fast=()))
     assert lane.load(lambda _: None).facts.storage_dtype == "float32"

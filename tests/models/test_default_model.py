@@ -21,5 +21,5 @@ def test_the_tokens_are_those_of_plain_generate(name, folder):
     for prompt in PROMPTS:
         request = Request(prompt, max_new_tokens=16)
         done = answer(lane, request)
-        assert list(done.token_ids) == plain_ids(name, str(folder), tuple(lane.encode(request)[0]), 16, lane.end_ids)
+        assert list(done.token_ids) == plain_ids(name, str(folder), tuple(lane.source.encode(request)[0]), 16, lane.end_ids)
         assert done.text.strip()

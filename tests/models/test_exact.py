@@ -9,9 +9,9 @@ from inference.cpu import library as c_library
 from inference.cpu import products
 from inference.cpu.install import use_kernels
 from inference.errors import InferenceError
+from inference.fast import ALL, FastWays
 from inference.models import exact, loading
 from inference.models.checkpoints import Checkpoint
-from inference.settings import Settings
 from tests.support.tiny import make_checkpoint
 
 KINDS = ("gemma3_text", "llama", "qwen3")
@@ -22,13 +22,16 @@ def folder(request, tmp_path_factory):
     return make_checkpoint(tmp_path_factory.mktemp("tiny") / request.param, request.param)
 
 
-def read(folder, compact_too=True):
-    return loading.read(folder, "cpu:fp32", compact_too)
+def read(folder):
+    return loading.read(folder, "cpu:fp32", FastWays("cpu:fp32", ("compact",)))
 
 
-def described(model, folder, cache):
-    use_kernels(model, "cpu:fp32", cache)
-    return loading.describe(model, Checkpoint("tiny", folder), "cpu:fp32", 1)
+def loaded(folder, cache, allowed=ALL):
+    """(model, facts) of an FP32 lane."""
+    checkpoint, ways = Checkpoint("tiny", folder), FastWays("cpu:fp32", allowed)
+    model = loading.load(checkpoint, "cpu:fp32", lambda _: None, ways)
+    use_kernels(model, "cpu:fp32", cache, ways)
+    return model, loading.describe(model, checkpoint, "cpu:fp32", 1)
 
 
 def plain_model(folder):
@@ -95,7 +98,7 @@ def test_fp16_values_are_kept_in_fp16(folder, tmp_path):
 
 def test_without_transformers_plan_the_result_is_the_same(folder, monkeypatch):
     monkeypatch.delattr(exact.PreTrainedModel, "_get_dtype_plan")
-    with exact.kept_as_stored(folder):
+    with exact.kept_as_stored(folder, FastWays("cpu:fp32", ("compact",))):
         pass
     monkeypatch.undo()
     monkeypatch.setattr(exact, "stored_dtype", lambda _: None)
@@ -104,14 +107,12 @@ def test_without_transformers_plan_the_result_is_the_same(folder, monkeypatch):
 
 
 def test_switched_off_all_is_fp32(folder, tmp_path):
-    settings = Settings(compact=False, cache_dir=str(tmp_path))
-    facts = described(loading.load(Checkpoint("tiny", folder), "cpu:fp32", lambda _: None, settings), folder, tmp_path)
+    _, facts = loaded(folder, tmp_path, ())
     assert (facts.precision, facts.storage_dtype, facts.compute_dtype) == ("FP32", "float32", "float32")
 
 
 def test_the_label_tells_the_storage_and_the_arithmetic(folder, tmp_path):
-    model = loading.load(Checkpoint("tiny", folder), "cpu:fp32", lambda _: None, Settings(cache_dir=str(tmp_path)))
-    facts = described(model, folder, tmp_path)
+    model, facts = loaded(folder, tmp_path)
     assert (facts.precision, facts.storage_dtype, facts.compute_dtype) == ("FP32", "bfloat16 (exact)", "float32")
     model.model.norm.weight.data = model.model.norm.weight.data.bfloat16()
     with pytest.raises(InferenceError, match="mixed"):
@@ -154,13 +155,16 @@ def test_the_choice_is_right_and_a_wrong_product_is_never_chosen():
 
 def test_without_a_compiler_the_products_are_torch_s(tmp_path, monkeypatch):
     monkeypatch.setattr(c_library.shutil, "which", lambda _: None)
-    found, library = products.candidates(tmp_path)
-    assert library is None and "torch" in found and "own C" not in found
+    with pytest.raises(c_library.NoLibrary, match="no C compiler"):
+        c_library.load(tmp_path)
+    found = products.candidates(None)
+    assert "torch" in found and "own C" not in found
 
 
-def test_a_compiler_that_fails_is_told_in_the_log_and_nothing_else(tmp_path, monkeypatch, caplog):
+def test_a_compiler_that_fails_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(c_library, "compiler", lambda: "/bin/false")
-    assert c_library.load(tmp_path) is None and "can't be used" in caplog.text
+    with pytest.raises(c_library.NoLibrary, match="can't be used"):
+        c_library.load(tmp_path)
 
 
 def test_a_large_matrix_is_converted_in_blocks(monkeypatch):

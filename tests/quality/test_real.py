@@ -26,11 +26,16 @@ TEXT = (ROOT / "LICENSE").read_text("utf-8")
 POSITIONS = 4 * 511  # whole windows, one token of each being the start mark
 
 
+def scorer(lane: Lane) -> tuple:
+    """What `score` wants of a loaded lane."""
+    return lane.model, lane.source, lane.name
+
+
 def ours(reference: Lane, other: Lane, spans: list[Span], file: Path) -> Positions:
     def pair(span: Span) -> tuple[Scored, Scored]:
         last = len(span.ids)
-        first = score(reference, "r", ScoreRequest(span.ids, span.first, last, write=str(file)))
-        return first, score(other, "o", ScoreRequest(span.ids, span.first, last, read=str(file)))
+        first = score(*scorer(reference), "r", ScoreRequest(span.ids, span.first, last, write=str(file)))
+        return first, score(*scorer(other), "o", ScoreRequest(span.ids, span.first, last, read=str(file)))
 
     return Positions.of([pair(span) for span in spans])
 
@@ -64,7 +69,7 @@ def independent(folder: str) -> dict[str, float]:
 
 def test_figures_are_those_of_an_independent_calculation(folder, tmp_path):
     reference, other = loaded_lane("cpu:fp32", folder), loaded_lane("cpu:nf4", folder)
-    text = score(reference, "t", ScoreRequest(text=TEXT))
+    text = score(*scorer(reference), "t", ScoreRequest(text=TEXT))
     found = figures(ours(reference, other, windows(text.ids[:POSITIONS], text.start_mark), tmp_path / "p"))
     del reference, other
     expected = independent(folder)
@@ -108,7 +113,7 @@ def test_the_models_own_forward_is_scored_with_all_that_follows_its_head(tmp_pat
     lane = loaded_lane("cpu:fp32", str(make_checkpoint(tmp_path / "gemma")))
     lane.model.config.final_logit_softcapping = 3.0  # as Gemma-2 has it: the head alone would miss it
     ids = tuple(range(5, 45))
-    scored = score(lane, "r", ScoreRequest(ids, 1, len(ids)))
+    scored = score(*scorer(lane), "r", ScoreRequest(ids, 1, len(ids)))
     with torch.inference_mode():
         logits = lane.model(torch.tensor([ids])).logits[0, :-1]
     expected = -torch.log_softmax(logits, -1)[range(39), list(ids[1:])]
@@ -146,9 +151,9 @@ def test_logits_that_are_not_finite_are_told_with_their_position(tiny, tmp_path)
 
     lane.model.base_model.forward = broken
     with pytest.raises(InferenceError, match="not finite numbers at position 18"):
-        score(lane, "r", ScoreRequest(ids, 1, len(ids)))
+        score(*scorer(lane), "r", ScoreRequest(ids, 1, len(ids)))
 
 
 def test_more_tokens_than_the_context_are_refused(tiny):
     with pytest.raises(InferenceError, match="600 tokens"):
-        score(loaded_lane("cpu:fp32", str(tiny)), "r", ScoreRequest((5,) * 600, 1, 500))
+        score(*scorer(loaded_lane("cpu:fp32", str(tiny))), "r", ScoreRequest((5,) * 600, 1, 500))

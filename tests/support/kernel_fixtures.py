@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from inference.cpu.library import Library, load
+from inference.cpu.library import Library, NoLibrary, load
 
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory) -> Library:
-    found = load(tmp_path_factory.mktemp("kernels"))
-    if found is None:
-        pytest.skip("no C compiler")
-    return found
+    try:
+        return load(tmp_path_factory.mktemp("kernels"))
+    except NoLibrary as error:
+        pytest.skip(str(error))

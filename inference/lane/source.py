@@ -1,0 +1,75 @@
+"""What a lane needs before its weights: the checkpoint, its configuration and tokenizer; a request's prompt as ids. Knows no model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from inference.errors import InferenceError
+from inference.events import Loading, Request
+from inference.fast import first_line
+from inference.lane import text
+from inference.models import checkpoints
+from inference.models.checkpoints import Checkpoint
+from inference.settings import Settings
+
+Report = Callable[[Loading], None]
+DEFAULT_CONTEXT = 2048  # for a configuration that names none
+
+
+class Source:
+    """A lane's checkpoint and tokenizer, each had once."""
+
+    def __init__(self, lane: str, settings: Settings) -> None:
+        self._name, self._settings = settings.model_for(lane), settings
+        self._checkpoint: Checkpoint | None = None
+        self._tokenizer: PreTrainedTokenizerBase | None = None
+        self.config: Any = None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint, once found."""
+        assert self._checkpoint is not None
+        return self._checkpoint
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer, once read."""
+        assert self._tokenizer is not None
+        return self._tokenizer
+
+    def find(self, report: Report) -> None:
+        """Have the checkpoint's files on this machine; raises InferenceError."""
+        if self._checkpoint is None:
+            self._checkpoint = checkpoints.find(self._name, self._settings, report)
+
+    def read(self, report: Report) -> None:
+        """Find the checkpoint and read its configuration and tokenizer: enough to refuse a prompt that is too long."""
+        self.find(report)
+        if self._tokenizer is not None:
+            return
+        report(Loading("reading the tokenizer"))
+        try:
+            self.config = AutoConfig.from_pretrained(self.checkpoint.folder)
+            self._tokenizer = AutoTokenizer.from_pretrained(self.checkpoint.folder)
+        except (OSError, ValueError, KeyError) as error:
+            raise InferenceError(
+                f"{self.checkpoint.id} has no tokenizer or configuration that can be read ({first_line(error)}). Save both beside the weights (save_pretrained)."
+            ) from error
+
+    @property
+    def context_length(self) -> int:
+        """Tokens that the model takes in all."""
+        return int(getattr(self.config.get_text_config(), "max_position_embeddings", 0) or DEFAULT_CONTEXT)
+
+    def encode(self, request: Request) -> tuple[list[int], str]:
+        """The prompt's ids and format; raises InferenceError when they don't fit the context."""
+        ids, used = text.encode(self.tokenizer, request)
+        text.check_length(len(ids), request.max_new_tokens, self.context_length)
+        return ids, used
+
+    def end_ids(self, model: PreTrainedModel) -> frozenset[int]:
+        """Every id that ends an answer of `model`."""
+        return text.end_ids(self.tokenizer, model.generation_config, model.config, model.config.get_text_config())
