@@ -1,0 +1,71 @@
+"""A lane's name, taken apart in one place: the device it runs on, and the precision of its weights.
+
+In: a name as people and the wire write it ("cuda:nf4"). Out: a `LaneName`, and the words for a precision. Knows no engine and no model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inference.errors import InferenceError
+
+FOUR_BIT = ("nf4", "fp4")
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}  # a precision -> its torch dtype's name
+
+
+@dataclass(frozen=True)
+class LaneName:
+    """One (device, precision) pair; `device` is cuda, cpu, or auto until the lane's process has said which."""
+
+    device: str
+    precision: str
+
+    @classmethod
+    def parse(cls, text: str) -> LaneName:
+        """The lane called `text`; raises InferenceError where there is none of that name."""
+        for lane in (AUTO_NF4, *LANES):
+            if str(lane) == text:
+                return lane
+        raise InferenceError(f"Unknown lane {text!r}. Lanes are: {', '.join(map(str, (AUTO_NF4, *LANES)))}.")
+
+    @property
+    def four_bit(self) -> bool:
+        """Whether the weights are quantized to 4 bits."""
+        return self.precision in FOUR_BIT
+
+    @property
+    def full(self) -> bool:
+        """Whether the weights are in full FP32 precision."""
+        return self.precision == "fp32"
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the lane is known to run on a GPU."""
+        return self.device == "cuda"
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the lane is known to run on the CPU."""
+        return self.device == "cpu"
+
+    @property
+    def automatic(self) -> bool:
+        """Whether the lane's process has still to say which device it is."""
+        return self.device == "auto"
+
+    def __str__(self) -> str:
+        return f"{self.device}:{self.precision}"
+
+
+CUDA_NF4, CPU_FP32, CPU_NF4, CUDA_BF16 = (LaneName(*text.split(":")) for text in ("cuda:nf4", "cpu:fp32", "cpu:nf4", "cuda:bf16"))
+AUTO_NF4 = LaneName("auto", "nf4")
+LANES = (CUDA_NF4, CPU_FP32, CPU_NF4, CUDA_BF16)
+REFERENCE = CPU_FP32  # what every ratio is held against
+
+
+def precision_words(precision: str) -> str:
+    """A precision as people read it, in whatever case it comes: "nf4" or "NF4" -> "4-bit NF4", "fp32" -> "FP32", "" -> "unknown precision"."""
+    word = precision.lower()
+    if word in FOUR_BIT:
+        return f"4-bit {precision.upper()}"
+    return precision.upper() if word in DTYPES else precision or "unknown precision"
