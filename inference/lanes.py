@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from inference.errors import InferenceError
 
 FOUR_BIT = ("nf4", "fp4")
+DEVICES = {"cuda": "GPU", "cpu": "CPU"}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}  # a precision -> its torch dtype's name
 
 
@@ -69,3 +70,13 @@ def precision_words(precision: str) -> str:
     if word in FOUR_BIT:
         return f"4-bit {precision.upper()}"
     return precision.upper() if word in DTYPES else precision or "unknown precision"
+
+
+def lane_title(precision: str, device: str) -> str:
+    """A lane in a sentence: "4-bit NF4 on the GPU"."""
+    return f"{precision_words(precision)} on the {DEVICES.get(device, 'unknown device')}"
+
+
+def short_title(precision: str, device: str) -> str:
+    """A lane as a heading or in a chart: "4-bit NF4 · GPU"; a `device` with a name of its own is given by that."""
+    return f"{precision_words(precision)} · {DEVICES.get(device, device)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 Clock = Callable[[], float]
 
@@ -50,16 +50,19 @@ class Stopwatch:
         if self.t_start is None or not self.stamps:
             return Timings()
         times = tuple(stamp - self.t_start for stamp in self.stamps)
-        ttft_s, total_s, n = times[0], times[-1], len(times)
-        tpot_s = (total_s - ttft_s) / (n - 1) if n > 1 else None
-        return Timings(
-            ttft_s=ttft_s,
-            prefill_tps=prompt_tokens / ttft_s if ttft_s > 0 else None,
-            tpot_s=tpot_s,
-            decode_tps=1 / tpot_s if tpot_s else None,
-            total_s=total_s,
-            token_times_s=times,
-        )
+        return replace(timings_of(prompt_tokens, len(times), times[0], times[-1]), token_times_s=times)
+
+
+def timings_of(prompt_tokens: int, n: int, ttft_s: float, total_s: float) -> Timings:
+    """The figures of a run whose first and `n`-th token came so many seconds after its start; the stamps between are left out."""
+    tpot_s = (total_s - ttft_s) / (n - 1) if n > 1 else None
+    return Timings(
+        ttft_s=ttft_s,
+        prefill_tps=prompt_tokens / ttft_s if prompt_tokens and ttft_s > 0 else None,
+        tpot_s=tpot_s,
+        decode_tps=1 / tpot_s if tpot_s else None,
+        total_s=total_s,
+    )
 
 
 def overlap_s(span: tuple[float, float], others: list[tuple[float, float]]) -> float:

@@ -37,6 +37,11 @@ def size(value: float | None) -> str:
     return f"{value:.2f} GiB" if value < 99.995 else f"{value:.0f} GiB"
 
 
+def count(n: int, what: str = "token") -> str:
+    """A number of things: "1 token", "7 tokens"."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
 def times(ratio: float, more: str, less: str, same: str = "about the same") -> str:
     """A ratio in words, with its number: "2.0 times faster", "about the same, 0.98 times"."""
     if 0.95 <= ratio <= 1.05:

@@ -16,6 +16,7 @@ from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import MODES, Request
 from inference.quality.answers import scored_or_why_not
+from inference.record.export import as_json
 
 
 def build_request(prompt: Any, system: Any, format: Any, max_new_tokens: Any, temperature: Any, seed: Any) -> Request:
@@ -67,13 +68,14 @@ def compare_endpoint(engine: Engine, start: Callable[[], None]) -> Callable[...,
         mode: str = "auto",
         quality: bool = False,
     ) -> dict[str, Any]:
-        """Answer one prompt on the page's lanes and return the record of the comparison (schema gpu-vs-cpu/1; a run's `path` is under `decode_path`)."""
+        """Answer one prompt on the page's lanes and return the record of the comparison (schema gpu-vs-cpu/2; a run's `path` is under `decode_path`)."""
         start()
         try:
             if mode not in MODES:
                 raise InferenceError(f"Unknown mode {mode!r}. Use one of: {', '.join(MODES)}.")
             request = build_request(prompt, system, format, max_new_tokens, temperature, seed)
-            return safe_for_clients(run_comparison(engine, request, mode=mode, quality=scored_or_why_not if quality else None))
+            record = run_comparison(engine, request, mode=mode, quality=scored_or_why_not if quality else None)
+            return safe_for_clients(as_json(record))
         except InferenceError as error:
             raise gr.Error(str(error), print_exception=False) from error
 
@@ -81,7 +83,7 @@ def compare_endpoint(engine: Engine, start: Callable[[], None]) -> Callable[...,
 
 
 def safe_for_clients(record: dict[str, Any]) -> dict[str, Any]:
-    """The record with each run's `path` under `decode_path`: gradio_client takes any object with a text `path` for a file and fetches it."""
+    """A record as JSON with each run's `path` under `decode_path`: gradio_client takes any object with a text `path` for a file and fetches it."""
     for lane in record["lanes"].values():
         lane["runs"] = [{**run, "path": None, "decode_path": run.get("path")} for run in lane["runs"]]
     return record

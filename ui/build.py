@@ -15,6 +15,7 @@ from typing import Any
 import gradio as gr
 
 from inference.engine.engine import Engine
+from inference.lanes import LaneName, precision_words
 from inference.settings import Settings
 from inference.status import LaneStatus
 from ui import render
@@ -176,7 +177,7 @@ def _settings() -> list[Any]:
 
 
 def _column(status: LaneStatus) -> Column:
-    name = render.precision_word(status.key)
+    name = precision_words(LaneName.parse(status.key).precision)
     slug = status.key.replace(":", "-")
     with gr.Column(min_width=320, elem_classes="lane", elem_id=f"lane-{slug}"):
         head = gr.HTML(render.head(status), elem_classes="head")

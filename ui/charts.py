@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from inference.record.lanes import DEVICES, ENDED, held, shown_run
-from inference.units import UNKNOWN, rate, seconds, size
+from inference.lanes import CPU_FP32, CPU_NF4, CUDA_BF16, CUDA_NF4, LaneName, short_title
+from inference.record.figures import FIRST_TOKEN, LOAD, MEMORY, SPEED, WEIGHTS, Figure
+from inference.record.model import LaneRecord, Record, RunRecord
+from inference.units import UNKNOWN, seconds, size
 
 if TYPE_CHECKING:
     import pandas
 
-COLOURS = {"cuda:nf4": "#7c83f7", "cpu:nf4": "#7c83f7", "cpu:fp32": "#d98a1f", "cuda:bf16": "#0d9f92"}
+COLOURS = {str(CUDA_NF4): "#7c83f7", str(CPU_NF4): "#7c83f7", str(CPU_FP32): "#d98a1f", str(CUDA_BF16): "#0d9f92"}
+BARS = (FIRST_TOKEN, SPEED, LOAD, MEMORY, WEIGHTS)
 SECOND_4BIT = "#d6569a"
 LOG_FROM = 10.0
 LOG_NOTE = "The time axis is logarithmic, because the totals differ by more than 10 times: -2 is 10 ms, -1 is 0.1 s, 0 is 1 s, 1 is 10 s."
@@ -34,79 +37,76 @@ class Chart:
     colours: dict[str, str] = field(default_factory=dict)
 
 
-def label(name: str, lane: dict[str, Any]) -> str:
-    """A lane's name in a chart, short enough for an axis: "NF4 · CPU"."""
-    device = DEVICES.get(lane["device"] or name.split(":")[0], "?")
-    return f"{lane['precision'] or name.split(':')[-1].upper()} · {device}"
+def label(name: str, lane: LaneRecord) -> str:
+    """A lane's name in a chart: "4-bit NF4 · CPU"; its configured one where it was never loaded."""
+    asked = LaneName.parse(name)
+    return short_title(lane.precision or asked.precision, lane.device or asked.device)
 
 
-def colours(record: dict[str, Any]) -> dict[str, str]:
+def colours(record: Record) -> dict[str, str]:
     """A colour for each lane, the same in every chart and for every comparison of the same lanes."""
-    both = {"cuda:nf4", "cpu:nf4"} <= set(record["lanes"])
-    return {label(name, lane): SECOND_4BIT if both and name == "cpu:nf4" else COLOURS.get(name, "#888888") for name, lane in record["lanes"].items()}
+    both = {str(CUDA_NF4), str(CPU_NF4)} <= set(record.lanes)
+    return {label(name, lane): SECOND_4BIT if both and name == str(CPU_NF4) else COLOURS.get(name, "#888888") for name, lane in record.lanes.items()}
 
 
-def _shown(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _shown(record: Record) -> dict[str, RunRecord]:
     """The run to show of each lane that gave a token, by label."""
-    runs = {label(name, lane): shown_run(lane) for name, lane in record["lanes"].items()}
-    return {name: run for name, run in runs.items() if run and run["token_times_s"]}
+    runs = {label(name, lane): lane.shown_run for name, lane in record.lanes.items()}
+    return {name: run for name, run in runs.items() if run and run.token_times_s}
 
 
-def logarithmic(record: dict[str, Any]) -> bool:
+def logarithmic(record: Record) -> bool:
     """Whether the spans from start to last token differ by more than 10 times."""
-    totals = [run["total_s"] or run["token_times_s"][-1] for run in _shown(record).values()]
+    totals = [run.total_s or run.token_times_s[-1] for run in _shown(record).values()]
     return len(totals) > 1 and max(totals) / min(totals) > LOG_FROM
 
 
-def tokens_over_time(record: dict[str, Any]) -> Chart:
+def tokens_over_time(record: Record) -> Chart:
     """Each lane's tokens against the time since its start, one point a token, of its last run."""
     import pandas
 
     log = logarithmic(record)
-    rows = [(math.log10(max(t_s, 1e-4)) if log else t_s, n, name) for name, run in _shown(record).items() for n, t_s in enumerate(run["token_times_s"], 1)]
+    rows = [(math.log10(max(t_s, 1e-4)) if log else t_s, n, name) for name, run in _shown(record).items() for n, t_s in enumerate(run.token_times_s, 1)]
     title = "log10 of seconds" if log else "Seconds since the start"
     return Chart(pandas.DataFrame(rows, columns=["time", "tokens", "lane"]), title, "Tokens", "Tokens over time", colours(record))
 
 
-def bars(record: dict[str, Any]) -> list[Chart]:
+def bars(record: Record) -> list[Chart]:
     """First token, speed, load, memory and weights: one bar a lane; a lane without the figure has none."""
-    lanes = {label(name, lane): lane for name, lane in record["lanes"].items()}
-    memory = {name: held(lane)[1] for name, lane in lanes.items()}
-    weights = {name: lane["weights_bytes"] for name, lane in lanes.items()}
-    return [
-        _bar(record, "First token", "Seconds", {name: lane["median"]["ttft_s"] for name, lane in lanes.items()}),
-        _bar(record, "Speed", "Tokens a second", {name: lane["median"]["decode_tps"] for name, lane in lanes.items()}),
-        _bar(record, "Load", "Seconds", {name: (lane["load"] or {}).get("total_s") for name, lane in lanes.items()}),
-        _sized(record, "Memory held", memory, ", VRAM or RAM"),
-        _sized(record, "Weights", weights),
-    ]
+    return [_bar(record, figure) for figure in BARS]
 
 
-def _sized(record: dict[str, Any], title: str, values: dict[str, int | None], kind: str = "") -> Chart:
-    unit, word = (GIB, "GiB") if max((value or 0 for value in values.values()), default=0) >= GIB else (MIB, "MiB")
-    return _bar(record, title, word + kind, {name: None if value is None else value / unit for name, value in values.items()})
-
-
-def _bar(record: dict[str, Any], title: str, unit: str, values: dict[str, float | None]) -> Chart:
+def _bar(record: Record, figure: Figure) -> Chart:
     import pandas
 
-    rows = [(name, round(value, 4)) for name, value in values.items() if value is not None]
-    return Chart(pandas.DataFrame(rows, columns=["lane", "value"]), "", unit, title, colours(record))
+    values = {label(name, lane): figure.read(lane) for name, lane in record.lanes.items()}
+    unit, word = _scale(figure, max((value or 0 for value in values.values()), default=0))
+    rows = [(name, round(value / unit, 4)) for name, value in values.items() if value is not None]
+    better = "more" if figure.more_is_better else "less"
+    return Chart(pandas.DataFrame(rows, columns=["lane", "value"]), "", f"{word}, {better} is better", figure.title, colours(record))
 
 
-def in_words(record: dict[str, Any]) -> str:
+def _scale(figure: Figure, largest: float) -> tuple[float, str]:
+    """What to divide a figure by, and the axis's word for it: sizes are drawn in MiB or GiB."""
+    if figure.words is not size:
+        return 1.0, figure.unit
+    unit, word = (GIB, "GiB") if largest >= GIB else (MIB, "MiB")
+    return unit, f"{figure.unit} in {word}"
+
+
+def in_words(record: Record) -> str:
     """All numbers of the charts, a Markdown list with an item a lane."""
     lines = []
-    for name, lane in record["lanes"].items():
-        run = shown_run(lane)
-        times = run["token_times_s"] if run else []
-        end = "stopped after" if run and run["finish_reason"] not in ENDED else "all after"
+    for name, lane in record.lanes.items():
+        run = lane.shown_run
+        times = run.token_times_s if run else ()
+        end = "stopped after" if run and not run.counted else "all after"
         halfway = f", half of its {len(times)} tokens after {seconds(times[(len(times) - 1) // 2])}" if len(times) > 1 else ""
-        kind, value = held(lane)
+        memory = MEMORY.words(MEMORY.read(lane))
         lines.append(
-            f"- **{label(name, lane)}**: first token {seconds(lane['median']['ttft_s'])}{halfway}, {end} {seconds(times[-1] if times else None)}; "
-            f"{rate(lane['median']['decode_tps'])}; load {seconds((lane['load'] or {}).get('total_s'))}; "
-            f"{kind} {size(value) if value is not None else UNKNOWN}; weights {size(lane['weights_bytes'])}"
+            f"- **{label(name, lane)}**: first token {FIRST_TOKEN.words(FIRST_TOKEN.read(lane))}{halfway}, "
+            f"{end} {seconds(times[-1] if times else None)}; {SPEED.words(SPEED.read(lane))}; load {LOAD.words(LOAD.read(lane))}; "
+            f"{lane.memory_kind} {memory}; weights {WEIGHTS.words(WEIGHTS.read(lane))}"
         )
     note = f"{LOG_NOTE}\n\n" if logarithmic(record) else ""
     return f"{note}The charts in numbers (an unknown one is {UNKNOWN}, the table says why).\n\n" + "\n".join(lines)

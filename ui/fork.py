@@ -14,15 +14,16 @@ from typing import Any
 import gradio as gr
 
 from inference.errors import InferenceError
+from inference.lanes import LaneName, precision_words
 from inference.quality.answers import AnswerQuality, one_answer
-from inference.quality.figures import ENOUGH_POSITIONS, Figures
-from inference.quality.fork import NEAR_TIE_NATS, Choice, Fork
+from inference.quality.fork import NEAR_TIE_NATS
 from inference.quality.scorer import REFERENCES
 from inference.record.scale import USUAL
+from inference.record.scores import ENOUGH_POSITIONS, Choice, Figures, Fork
+from inference.units import count
 from ui import badge
 from ui.badge import escape
 from ui.handlers import FAULT, Page
-from ui.render import count, precision_word
 
 log = logging.getLogger(__name__)
 BUTTON = "What did 4 bits cost here?"
@@ -38,7 +39,7 @@ class ForkViewer:
     def __init__(self, page: Page) -> None:
         self.page = page
         keys = [lane.key for lane in page.lanes]
-        self.possible = any(key.endswith(":nf4") for key in keys) and any(key in REFERENCES for key in keys)
+        self.possible = any(LaneName.parse(key).four_bit for key in keys) and any(key in REFERENCES for key in keys)
 
     def ready(self, verdict: str, request: gr.Request) -> list[Any]:
         """The button, usable once a comparison has its verdict, and the viewer, emptied."""
@@ -76,7 +77,8 @@ def _note(sentence: str, role: str = "status") -> gr.HTML:
 
 def view(quality: AnswerQuality) -> str:
     """The whole viewer."""
-    names = precision_word(quality.reference_name), precision_word(quality.other_name)
+    reference, other = (precision_words(LaneName.parse(name).precision) for name in (quality.reference_name, quality.other_name))
+    names = reference, other
     index = quality.fork.index if quality.fork else None
     return (
         f'<section class="fork" aria-label="What 4 bits cost here"><h3>{escape(names[0])} answer, seen by both lanes</h3>'
@@ -92,7 +94,7 @@ def _basis(quality: AnswerQuality, names: tuple[str, str]) -> str:
         f"the divergence is how far {names[1]} ({quality.other_name}) moved from it. {quality.other.rows} rows went through each model at once, "
         "where writing takes one at a time."
     )
-    few = f"{count(figures.positions).replace('token', 'position')}: under {ENOUGH_POSITIONS} there is no verdict, only the numbers of this one answer."
+    few = f"{count(figures.positions, 'position')}: under {ENOUGH_POSITIONS} there is no verdict, only the numbers of this one answer."
     enough = f"{figures.positions} positions of one answer. Other texts may give other numbers: python -m inference quality measures yours."
     return f'<p class="fork-basis">{escape(words)}</p><p class="fork-basis"><strong>{escape(enough if figures.enough else few)}</strong></p>'
 

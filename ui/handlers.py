@@ -20,6 +20,7 @@ from inference.errors import InferenceError
 from inference.events import Failed
 from inference.progress import Progress
 from inference.record.build import build_record
+from inference.record.model import Record
 from inference.record.verdict import verdict_text
 from inference.status import LaneStatus
 from ui import render
@@ -79,7 +80,7 @@ class Page:
             log.exception("no verdict")
             return FAULT
 
-    def latest(self, tab: str) -> dict[str, Any] | None:
+    def latest(self, tab: str) -> Record | None:
         """The record of the tab's latest comparison, kept in its history; None before every lane has ended."""
         session = self.sessions.get(tab)
         if session is None or not session.complete:

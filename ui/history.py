@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
-from inference.record.lanes import held, lane_title, shown_run
-from inference.record.markdown import escape
+from inference.record import grid
+from inference.record.figures import FIGURES, SPEED, TOKENS, TOTAL, Figure
+from inference.record.model import LaneRecord, Record
+from inference.record.scores import Quality
 from inference.record.table import conditions
 from inference.series.table import short
-from inference.units import UNKNOWN, rate, seconds, size, times
 from ui.tabs import Tabs
 
 MOST_KEPT = 50
-Record = dict[str, Any]
 
 
 class Histories:
@@ -46,12 +46,12 @@ class Histories:
         with self._lock:
             return self._of(tab).get(id)
 
-    def set_quality(self, tab: str, id: str, quality: dict[str, Any]) -> None:
+    def set_quality(self, tab: str, id: str, quality: Quality) -> None:
         """Put what a scoring gave into a comparison's record, if it is still kept."""
         with self._lock:
             kept = self._of(tab)
             if id in kept:
-                kept[id] = {**kept[id], "quality": quality}
+                kept[id] = replace(kept[id], quality=quality)
 
     def choose(self, tab: str, ids: list[str]) -> list[Record]:
         """The comparisons named, in their order in time; all where none is named."""
@@ -73,40 +73,25 @@ class Histories:
 
 def line(record: Record) -> str:
     """A comparison in one line: time, prompt, lanes with their key figures."""
-    lanes = "; ".join(
-        f"{lane_title(lane, name)} {rate(lane['median']['decode_tps'])}, {seconds(lane['median']['total_s'])}" for name, lane in record["lanes"].items()
-    )
-    return f"{record['created'][11:19]} UTC · {short(record['request']['prompt'], 48)} · {lanes}"
+    lanes = "; ".join(f"{lane.title(name)} {SPEED.words(SPEED.read(lane))}, {TOTAL.words(TOTAL.read(lane))}" for name, lane in record.lanes.items())
+    return f"{record.created[11:19]} UTC · {short(record.request.prompt, 48)} · {lanes}"
 
 
 def side_by_side(first: Record, second: Record) -> str:
     """Two comparisons, lane by lane, as a Markdown table with second / first in words."""
-    rows = ["| | A | B | B against A |", "| --- | --- | --- | --- |"]
-    rows += [f"| **Prompt** | {escape(short(first['request']['prompt']))} | {escape(short(second['request']['prompt']))} | |"]
-    for name in [name for name in first["lanes"] if name in second["lanes"]]:
-        a, b = first["lanes"][name], second["lanes"][name]
-        rows.append(f"| **{escape(lane_title(b, name))}** | | | |")
-        rows.append(f"| Conditions | {escape(conditions(first, a))} | {escape(conditions(second, b))} | |")
-        rows += [_row(title, read(a), read(b), words, *more_or_less) for title, read, words, more_or_less in FIGURES]
-    apart = [name for name in {**first["lanes"], **second["lanes"]} if (name in first["lanes"]) != (name in second["lanes"])]
+    rows = [["", "A", "B", "B against A"], [grid.bold("Prompt"), short(first.request.prompt), short(second.request.prompt), ""]]
+    for name in [name for name in first.lanes if name in second.lanes]:
+        a, b = first.lanes[name], second.lanes[name]
+        rows.append([grid.bold(b.title(name)), "", "", ""])
+        rows.append(["Conditions", conditions(first, a), conditions(second, b), ""])
+        rows += [_row(figure, a, b) for figure in (*FIGURES, TOKENS) if figure.read(a) is not None or figure.read(b) is not None]
+    apart = [name for name in {**first.lanes, **second.lanes} if (name in first.lanes) != (name in second.lanes)]
     note = f"\n\nOnly in one of the two: {', '.join(apart)}." if apart else ""
-    return "\n".join(rows) + note
+    return grid.markdown(rows) + note
 
 
-def _row(title: str, a: float | None, b: float | None, words: Callable[[float | None], str], more: str, less: str) -> str:
-    ratio = times(b / a, more, less) if a and b else UNKNOWN
-    return f"| {title} | {words(a)} | {words(b)} | {ratio} |"
-
-
-def _tokens(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
-
-
-FIGURES: tuple[tuple[str, Callable[[Record], Any], Callable[[float | None], str], tuple[str, str]], ...] = (
-    ("First token", lambda lane: lane["median"]["ttft_s"], seconds, ("later", "sooner")),
-    ("Speed", lambda lane: lane["median"]["decode_tps"], rate, ("faster", "slower")),
-    ("Total", lambda lane: lane["median"]["total_s"], seconds, ("longer", "shorter")),
-    ("Tokens", lambda lane: (shown_run(lane) or {}).get("new_tokens"), _tokens, ("more", "fewer")),
-    ("Load", lambda lane: (lane["load"] or {}).get("total_s"), seconds, ("longer", "shorter")),
-    ("Memory held at most", lambda lane: held(lane)[1], size, ("higher", "lower")),
-)
+def _row(figure: Figure, a: LaneRecord, b: LaneRecord) -> list[str]:
+    """One figure of two lanes; the ratio's place is empty where one is unknown, and says why where they are unlike."""
+    found = figure.ratio(b, a)
+    words = figure.ratio_words(found) if found else f"no ratio: {reason}" if (reason := figure.unlike(b, a)) else ""
+    return [figure.title, figure.words(figure.read(a)), figure.words(figure.read(b)), words]

@@ -11,9 +11,10 @@ from typing import Any
 import gradio as gr
 
 from inference.record.export import export
+from inference.record.model import Record
 from ui.download import FORMAT_CHOICES, Download, ready
 from ui.handlers import Page
-from ui.history import MOST_KEPT, Record, side_by_side
+from ui.history import MOST_KEPT, side_by_side
 
 KEPT = (
     f"The last {MOST_KEPT} comparisons of this browser tab are kept in the memory of the server until you close or reload the tab. "

@@ -18,7 +18,7 @@ import gradio as gr
 from inference.errors import InferenceError
 from inference.events import MAX_NEW_TOKENS_LIMIT, Request
 from inference.progress import Progress
-from inference.record.export import to_csv, to_json
+from inference.record.export import dump, to_csv
 from inference.series import table
 from inference.series.prompts import KINDS, read_prompts
 from inference.series.series import Series
@@ -132,7 +132,7 @@ def in_format(series: Series, format: str) -> str:
     """A series as Markdown, CSV or JSON."""
     if format == "markdown":
         return table.markdown(series)
-    return to_csv(series.records) if format == "csv" else to_json([series.as_dict()])
+    return to_csv(series.records) if format == "csv" else dump(series.as_json())
 
 
 def rows(series: Series, most: int = MOST_PROMPTS) -> Any:
@@ -141,7 +141,7 @@ def rows(series: Series, most: int = MOST_PROMPTS) -> Any:
     shown = records[-most:]
     if not shown:
         return gr.skip()
-    heads = table.prompt_heads(list(shown[0]["lanes"]))
+    heads = table.prompt_heads(list(shown[0].lanes))
     return gr.Dataframe(
         value=[table.prompt_cells(record) for record in shown],
         headers=heads,

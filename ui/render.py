@@ -7,33 +7,25 @@ facts, never measured here; only the running clock is. The model's text goes int
 from __future__ import annotations
 
 import html
-import re
 from typing import Any
 
+from inference import ends
 from inference.events import LaneFacts, Loading
+from inference.lanes import LaneName, precision_words, short_title
 from inference.progress import Progress
 from inference.status import LaneStatus
 from inference.timing import Timings
-from inference.units import UNKNOWN, rate, seconds, size
+from inference.units import UNKNOWN, count, rate, seconds, size
 from ui import badge
 from ui.badge import escape
 
 Messages = list[dict[str, Any]]
-PRECISIONS = {"nf4": "4-bit NF4", "fp4": "4-bit FP4", "fp32": "FP32", "bf16": "BF16", "fp16": "FP16"}
-ENDS = {"stop": "end of answer", "length": "token limit", "stopped": "stopped"}
 STATE_WORDS = {"off": "not loaded", "refused": "can't load"}
 IDLE_WORDS = {
     "off": "Not loaded yet: it loads at its first prompt.",
     "ready": "Ready.",
     "busy": "Answering another prompt.",
 }
-_SPECIAL = re.compile(r"<\|[^|<>\s]{1,40}\|>|</?(?:pad|s|bos|eos|unk|mask|start_of_turn|end_of_turn|unused\d+)>|\[(?:PAD|UNK|CLS|SEP)\]")
-
-
-def precision_word(name: str) -> str:
-    """The precision of a lane or of its facts, as the page writes it ("cpu:nf4" or "NF4" -> "4-bit NF4")."""
-    word = name.split(":")[-1]
-    return PRECISIONS.get(word.lower(), word)
 
 
 def device_word(status: LaneStatus) -> str:
@@ -43,15 +35,15 @@ def device_word(status: LaneStatus) -> str:
     if status.hello:
         device = status.hello.device
         return "CPU" if device == "cpu" else str(status.hello.environment.get("gpu") or "CUDA device")
-    if status.key.startswith("cpu:"):
+    if LaneName.parse(status.key).on_cpu:
         return "CPU"
     return "starting" if status.state in ("off", "starting", "loading") else "unknown device"
 
 
 def title(status: LaneStatus) -> str:
     """A column's title, read off the lane: "4-bit NF4 · CPU"."""
-    precision = status.facts.precision if status.facts else status.hello.lane if status.hello else status.name
-    return f"{precision_word(precision)} · {device_word(status)}"
+    name = status.hello.lane if status.hello else status.name
+    return short_title(status.facts.precision if status.facts else LaneName.parse(name).precision, device_word(status))
 
 
 def head(status: LaneStatus) -> str:
@@ -101,7 +93,7 @@ def run_line(progress: Progress, status: LaneStatus, now: float) -> str:
         return _line("failed", progress.error or "This run failed.", count(progress.n) if progress.n else "")
     total_s = progress.done.timings.total_s if progress.done else None
     took = f"{count(progress.n)} · {seconds(total_s)}" if total_s is not None else ""
-    if no_text(progress):
+    if progress.no_text:
         return _line("failed", "No text produced.", took)
     if progress.ended:
         words = "Stopped before the first token" if progress.phase == "stopped" and not progress.n else progress.phase.capitalize()
@@ -110,11 +102,6 @@ def run_line(progress: Progress, status: LaneStatus, now: float) -> str:
     begun = progress.t_start if progress.phase in ("prefill", "decode") and progress.t_start is not None else progress.since
     clock = badge.clock(max(0.0, now - begun))
     return _line(progress.phase, words, f"{detail} · {clock}" if detail else clock)
-
-
-def count(n: int) -> str:
-    """A number of tokens in words."""
-    return "1 token" if n == 1 else f"{n} tokens"
 
 
 def _phase_words(progress: Progress, status: LaneStatus) -> tuple[str, str]:
@@ -145,17 +132,11 @@ def _line(phase: str, words: str, detail: str = "") -> str:
     )
 
 
-def no_text(progress: Progress) -> bool:
-    """Whether a run ended normally and yet gave nothing to read (empty, or special tokens only): a fault."""
-    return progress.phase == "done" and not _SPECIAL.sub("", progress.text).strip()
-
-
 def answer(prompt: str, progress: Progress) -> Messages:
     """The conversation so far; plain text, escaped, so that the page shows exactly what the model wrote."""
     messages = [_message("user", prompt)]
-    if no_text(progress):
-        sentence = f"No text produced. The model gave {count(progress.n)}, none of which is readable text. This is a fault of the lane, not an answer."
-        messages.append(_message("assistant", sentence))
+    if progress.no_text:
+        messages.append(_message("assistant", progress.fault or ""))
     elif progress.text:
         messages.append(_message("assistant", progress.text))
     return messages
@@ -170,7 +151,7 @@ def badges(status: LaneStatus, progress: Progress | None = None) -> str:
     """The measured figures of a column, as far as they are known, and the model they are about."""
     done = progress.done if progress else None
     ended = progress is not None and progress.ended
-    timings = done.timings if done else Timings()
+    timings = progress.timings if progress and ended else Timings()
     facts, load = status.facts, status.load
 
     def figure(value: float | None, words: Any) -> str:
@@ -184,7 +165,7 @@ def badges(status: LaneStatus, progress: Progress | None = None) -> str:
     ]
     small = [
         ("device", device_word(status) if status.hello or status.facts else badge.NOT_YET),
-        ("precision", precision_word(facts.precision) if facts else badge.NOT_YET),
+        ("precision", precision_words(facts.precision) if facts else badge.NOT_YET),
         ("load", seconds(load.total_s) if load else badge.NOT_YET),
     ]
     if done and done.prompt_tokens:
@@ -197,10 +178,10 @@ def badges(status: LaneStatus, progress: Progress | None = None) -> str:
 def _end_words(progress: Progress) -> str:
     if progress.phase == "failed":
         return "failed"
-    if no_text(progress):
+    if progress.no_text:
         return "failed: no text produced"
     reason = progress.done.finish_reason if progress.done else None
-    return ENDS.get(reason or "", reason or UNKNOWN)
+    return ends.WORDS.get(reason or "", reason or UNKNOWN)
 
 
 def _marks(status: LaneStatus, progress: Progress | None) -> list[str]:

@@ -14,7 +14,6 @@ from ui import charts
 from ui.handlers import Page
 
 PLAIN: dict[str, Any] = {"sanitize_html": True, "latex_delimiters": []}
-BARS = 5
 
 
 class Results:
@@ -27,7 +26,7 @@ class Results:
             self.summary = gr.Markdown(elem_id="summary", **PLAIN)
             self.line = gr.LinePlot(x="time", y="tokens", color="lane", height=280, show_label=False, tooltip="all", elem_id="tokens-over-time")
             with gr.Row(elem_id="bars"):
-                self.bars = [gr.BarPlot(x="lane", y="value", color="lane", height=230, min_width=210, show_label=False, tooltip="all") for _ in range(BARS)]
+                self.bars = [gr.BarPlot(x="lane", y="value", color="lane", height=230, min_width=210, show_label=False, tooltip="all") for _ in charts.BARS]
             self.words = gr.Markdown(elem_id="charts-in-words", **PLAIN)
             gr.Markdown("### The table")
             self.table = gr.Markdown(elem_id="table", **PLAIN)

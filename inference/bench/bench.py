@@ -22,10 +22,12 @@ from inference.engine.compare import warm_up
 from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import Request
+from inference.record.figures import FIRST_TOKEN, LOAD, SPEED, TOTAL, WEIGHTS
+from inference.record.figures import ratio as ratio_of
 from inference.record.verdict import first_difference
 from inference.settings import Settings
 
-RATIOS = {"decode": "decode_tps", "ttft": "ttft_s", "total": "total_s", "load": "load_s", "memory": "weights_bytes"}
+RATIOS = {figure.short: figure.key for figure in (SPEED, FIRST_TOKEN, TOTAL, LOAD, WEIGHTS)}
 
 
 def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = (), positions: int = 0) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def _bandwidth(ours: dict[str, Any]) -> dict[str, Any]:
 def _result(plain: Side, ours: Side, request: Request) -> dict[str, Any]:
     left, right = plain.runs[-1], ours.runs[-1]
     figures = {"plain": plain.figures(), "ours": ours.figures()}
-    ratio = {short: _divide(figures["ours"][key], figures["plain"][key]) for short, key in RATIOS.items()}
+    ratio = {short: ratio_of(figures["ours"][key], figures["plain"][key]) for short, key in RATIOS.items()}
     equal = all(run.token_ids == left.token_ids for run in [*plain.runs, *ours.runs])
     return {
         **figures,
@@ -146,7 +148,3 @@ def _logits(side: Side, request: Request, ids: tuple[int, ...], file: Path) -> n
     """Logits step by step while the answer is forced to be `ids`, shape (len(ids), vocabulary)."""
     side.ask(forced(request, ids, file))
     return np.load(file)
-
-
-def _divide(top: float | None, bottom: float | None) -> float | None:
-    return top / bottom if top is not None and bottom else None

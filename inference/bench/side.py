@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from inference.engine.compare import answer
 from inference.engine.engine import Engine
 from inference.engine.process import LaneProcess, start_module
 from inference.events import Done, ForcedRequest, LaneFacts, LoadFigures, Request
+from inference.record.model import over
 from inference.settings import Settings
 
 FIGURES = ("decode_tps", "ttft_s", "prefill_tps", "total_s")
@@ -44,7 +44,7 @@ class Side:
     def figures(self) -> dict[str, Any]:
         """Medians over the runs, with the load and the memory."""
         load = self.engine.status()[0].load or LoadFigures(0.0)
-        found: dict[str, Any] = {name: _median([getattr(run.timings, name) for run in self.runs]) for name in FIGURES}
+        found: dict[str, Any] = {name: over(getattr(run.timings, name) for run in self.runs) for name in FIGURES}
         last = self.runs[-1]
         return found | {
             "load_s": load.total_s, "load_spans": load.spans, "weights_bytes": self.facts.weights_bytes, "n": len(self.runs), "path": last.path,
@@ -67,8 +67,3 @@ def peer_side(settings: Settings, peer: str) -> Side:
     else:
         start = partial(start_plain_worker, way=peer)
     return Side(Engine(replace(settings, lanes=(lane,)), start), lane, [])
-
-
-def _median(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from inference.errors import InferenceError
-from inference.units import UNKNOWN, rate, seconds, size
+from inference.record import grid
+from inference.record.figures import FIRST_TOKEN, LOAD, SPEED, TOTAL, WEIGHTS
+from inference.units import UNKNOWN
 
-COLUMNS = ("lane", "way", "path", "decode", "first token", "total", "load", "weights", "n")
+FIGURES = (SPEED, FIRST_TOKEN, TOTAL, LOAD, WEIGHTS)
+COLUMNS = ("lane", "way", "path", *(figure.title.lower() for figure in FIGURES), "n")
 
 
 def bench_table(result: dict[str, Any]) -> str:
@@ -16,17 +19,12 @@ def bench_table(result: dict[str, Any]) -> str:
     for lane, found in result["lanes"].items():
         rows += [row(lane, way, found[way]) for way in ("plain", "ours")]
         rows += [row(lane, name, figures) for name, figures in found["peers"].items()]
-    widths = [max(len(cells[i]) for cells in rows) for i in range(len(COLUMNS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in rows]
-    return "\n".join([*lines, "", *(_check(lane, found) for lane, found in result["lanes"].items())])
+    return "\n".join([grid.text(rows), "", *(_check(lane, found) for lane, found in result["lanes"].items())])
 
 
 def row(lane: str, way: str, figures: dict[str, Any]) -> tuple[str, ...]:
     """One way's figures in words, in the order of COLUMNS."""
-    return (
-        lane, way, figures.get("path") or UNKNOWN, rate(figures.get("decode_tps")), seconds(figures.get("ttft_s")), seconds(figures.get("total_s")),
-        seconds(figures.get("load_s")), size(figures.get("weights_bytes")), str(figures.get("n", UNKNOWN)),
-    )  # fmt: skip
+    return (lane, way, figures.get("path") or UNKNOWN, *(each.words(figures.get(each.key)) for each in FIGURES), str(figures.get("n", UNKNOWN)))
 
 
 def _check(lane: str, found: dict[str, Any]) -> str:

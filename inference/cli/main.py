@@ -23,8 +23,10 @@ from inference.engine.compare import compare, settle
 from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import FORMATS, MODES, Request
+from inference.lanes import LaneName
 from inference.progress import Progress
 from inference.quality.answers import scored_or_why_not
+from inference.record.export import to_json
 from inference.record.quality import quality_table
 from inference.record.table import text_table
 from inference.record.verdict import verdict_text
@@ -115,7 +117,7 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     engine, status = Engine(settings), StatusLine()
     engine.start()
     try:
-        if kept := tuple(lane for lane in settings.lanes if lane.endswith(":nf4")):
+        if kept := tuple(lane for lane in settings.lanes if LaneName.parse(lane).four_bit):
             settle(engine, kept, status.show)
         record = compare(
             engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show, quality=scored_or_why_not if options.quality else None
@@ -123,9 +125,9 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     finally:
         engine.close()
         status.clear()
-    tables = [text_table(record), verdict_text(record).replace("**", ""), *([quality_table(record["quality"])] if record["quality"] else [])]
-    written = output.give(options, [record], record, "\n\n".join(tables))
-    return 0 if written and all(lane["n"] for lane in record["lanes"].values()) else 1
+    tables = [text_table(record), verdict_text(record).replace("**", ""), *([quality_table(record.quality)] if record.quality else [])]
+    written = output.give(options, [record], to_json([record]), "\n\n".join(tables))
+    return 0 if written and all(lane.n for lane in record.lanes.values()) else 1
 
 
 def _bench(options: argparse.Namespace, settings: Settings) -> int:

@@ -7,16 +7,15 @@ written takes nothing else with it.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from inference.errors import InferenceError
 from inference.record.export import to_csv
 from inference.record.markdown import markdown_all
+from inference.record.model import Record
 
 
 def check_targets(options: argparse.Namespace) -> None:
@@ -55,15 +54,14 @@ def _try_to_open(path: Path) -> None:
         path.unlink()
 
 
-def give(options: argparse.Namespace, records: Sequence[dict[str, Any]], whole: dict[str, Any], tables: str, markdown: str | None = None) -> bool:
-    """Print `tables` (with --json - `whole` as JSON instead), then write each file that was asked for.
+def give(options: argparse.Namespace, records: Sequence[Record], json: str, tables: str, markdown: str | None = None) -> bool:
+    """Print `tables` (with --json - the text `json` instead), then write each file that was asked for.
 
     `markdown` stands in for the records' own. False where something could not be written, which stderr tells.
     """
-    text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
-    done = [_print(text if options.json == "-" else tables + "\n")]
+    done = [_print(json if options.json == "-" else tables + "\n")]
     if options.json and options.json != "-":
-        done.append(put(options.json, text))
+        done.append(put(options.json, json))
     if options.csv:
         done.append(put(options.csv, to_csv(records)))
     if options.markdown:

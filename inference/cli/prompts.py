@@ -17,6 +17,7 @@ from inference.cli import output
 from inference.engine.engine import Engine
 from inference.events import Request
 from inference.progress import Progress
+from inference.record.export import dump
 from inference.series import table
 from inference.series.prompts import read_prompts
 from inference.series.series import Series
@@ -47,11 +48,11 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     finally:
         engine.close()
         bar.clear()
-    if not output.give(options, series.records, series.as_dict(), table.text(series), table.markdown(series)):
+    if not output.give(options, series.records, dump(series.as_json()), table.text(series), table.markdown(series)):
         return 1
     if series.done < len(prompts):
         return STOPPED
-    return 1 if any(not lane["n"] for record in series.records for lane in record["lanes"].values()) else 0
+    return 1 if any(not lane.n for record in series.records for lane in record.lanes.values()) else 0
 
 
 @contextmanager

@@ -20,9 +20,11 @@ from inference.cli import output
 from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import Request
-from inference.quality.answers import record_of_prompts
-from inference.quality.scorer import choose, pieces, quality_record, text_spans
+from inference.quality.prompts import quality_of_prompts
+from inference.quality.scorer import choose, pieces, quality_of, text_spans
+from inference.record.export import quality_as_json
 from inference.record.quality import quality_table
+from inference.record.scores import Quality
 from inference.series.prompts import LeftOut, read_prompts
 from inference.settings import Settings
 
@@ -58,23 +60,26 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     try:
         with RssWatch(engine) as watch:
             if options.text:
-                record = measure_text(engine, text)
+                found = measure_text(engine, text)
             else:
                 pattern = Request("-", format=options.format, max_new_tokens=options.max_new_tokens)
-                record = record_of_prompts(engine, prompts, pattern, _say)
+                found = quality_of_prompts(engine, prompts, pattern, _say)
     finally:
         engine.close()
-    record |= {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above(), "ram_peak": watch.peak()}
-    return 0 if _give(options.json, record) else 1
+    beside = {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above(), "ram_peak": watch.peak()}
+    text_of_json = json.dumps({"quality": {**quality_as_json(found), **beside}}, ensure_ascii=False)
+    print(text_of_json if options.json == "-" else quality_table(found, watch.above()), flush=True)
+    written = options.json in (None, "-") or output.put(options.json, text_of_json + "\n")
+    return 0 if written and not found.unanswered else 1
 
 
-def measure_text(engine: Engine, text: str) -> dict[str, Any]:
+def measure_text(engine: Engine, text: str) -> Quality:
     """`quality` of an engine's lanes on a text."""
     reference, others = choose(engine)
     spans = text_spans(reference, others, text)
     began = time.perf_counter()
     found = list(pieces(reference, others, spans, _say))
-    return {**quality_record(reference, others, found, "text"), "scoring_s": time.perf_counter() - began}
+    return replace(quality_of(reference, others, found, "text"), scoring_s=time.perf_counter() - began)
 
 
 class RssWatch:
@@ -128,9 +133,3 @@ def _read(file: str) -> str:
 
 def _say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
-
-
-def _give(target: str | None, record: dict[str, Any]) -> bool:
-    text = json.dumps({"quality": record}, ensure_ascii=False)
-    print(text if target == "-" else quality_table(record), flush=True)
-    return target in (None, "-") or output.put(str(target), text + "\n")

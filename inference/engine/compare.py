@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import replace
 
 from inference.engine.engine import Engine
 from inference.engine.runs import Comparison, Run
@@ -16,22 +16,25 @@ from inference.errors import InferenceError
 from inference.events import Done, Loading, Request
 from inference.progress import Progress
 from inference.record.build import build_record
+from inference.record.model import Record
+from inference.record.scores import NoQuality, Quality
 
 LOOK_S = 0.05
 MOST_SETTLE_S = 300.0
 OnProgress = Callable[[str, Progress], None]
-Quality = Callable[[Engine, dict[str, Progress], bool], dict[str, Any]]
+Runs = dict[str, Progress]  # finished runs by configured lane name
+Score = Callable[[Engine, Runs, bool], Quality | NoQuality | None]
 
 
 def compare(
     engine: Engine, request: Request, lanes: tuple[str, ...] = (), mode: str = "auto", repeats: int = 1,
-    on_progress: OnProgress | None = None, quality: Quality | None = None, stop: threading.Event | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    on_progress: OnProgress | None = None, quality: Score | None = None, stop: threading.Event | None = None,
+) -> Record:  # fmt: skip
     """The record of `request` on `lanes` (all of the engine's where none is named).
 
     With more than one repeat warm-up comparisons go before and are not counted. Raises InferenceError for a bad
-    request; a lane that fails is told in its own part of the record. `quality` gives the record's
-    part of that name (`quality.answers.scored_or_why_not`). `stop`, once set, ends the runs at their
+    request; a lane that fails is told in its own part of the record. `quality` sees the last runs and
+    gives the record's part of that name (`quality.answers.scored_or_why_not`). `stop`, once set, ends the runs at their
     next token; the record then holds what there is.
     """
     outcomes: dict[str, list[Progress]] = {}
@@ -48,7 +51,8 @@ def compare(
             outcomes.setdefault(key, []).append(progress)
     record = build_record(engine.status(), request, used, outcomes)
     if quality and all(outcomes.values()):
-        record["quality"] = quality(engine, {key: runs[-1] for key, runs in outcomes.items()}, not request.temperature)
+        last = {key: runs[-1] for key, runs in outcomes.items()}
+        return replace(record, quality=quality(engine, last, not request.temperature))
     return record
 
 
@@ -92,9 +96,9 @@ def answer(engine: Engine, lane: str, request: Request) -> Done:
     return progress.done
 
 
-def read_all(engine: Engine, comparison: Comparison, on_progress: OnProgress | None = None, stop: threading.Event | None = None) -> dict[str, Progress]:
+def read_all(engine: Engine, comparison: Comparison, on_progress: OnProgress | None = None, stop: threading.Event | None = None) -> Runs:
     """Each lane's progress at its end, by configured lane name; all lanes are read at once, `stop` ends their runs."""
-    results: dict[str, Progress] = {}
+    results: Runs = {}
 
     def read(key: str, run: Run) -> None:
         for progress in follow(engine, run):

@@ -28,7 +28,7 @@ class Inbox:
         """Add an event; never blocks."""
         with self._filled:
             last = self._events[-1] if self._events else None
-            if isinstance(event, Text) and isinstance(last, Text):
+            if isinstance(event, Text) and isinstance(last, Text) and last.n > 1:  # the first stays alone: its stamp is a figure
                 self._events[-1] = replace(event, delta=last.delta + event.delta)
             else:
                 self._events.append(event)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from inference.errors import InferenceError
-from inference.record.quality import ENOUGH_POSITIONS
+from inference.record.scores import Figures
 from inference.score_events import MOST_POSITIONS, Scored
 
 WINDOW = 512
@@ -66,36 +65,6 @@ class Positions:
             np.array([x for _, other in found for x in other.nll], np.float64),
             np.array([a == b for reference, other in found for a, b in zip(reference.best, other.best, strict=True)], bool),
         )
-
-
-@dataclass(frozen=True)
-class Figures:
-    """The figures of one lane against the reference; divergences in nats, an unknown error None.
-
-    The errors take positions for independent, which neighbours in a text are not: the true ones are larger.
-    """
-
-    positions: int
-    kld_mean: float
-    kld_se: float | None
-    kld_median: float
-    kld_p99: float
-    kld_max: float
-    top1_agreement: float
-    top1_se: float
-    ppl_reference: float
-    ppl_other: float
-    ppl_ratio: float
-    ppl_ratio_se: float | None
-
-    @property
-    def enough(self) -> bool:
-        """Whether there are positions enough to say anything about the lane, and not only about this text."""
-        return self.positions >= ENOUGH_POSITIONS
-
-    def as_record(self) -> dict[str, Any]:
-        """The figures as they stand in the record."""
-        return asdict(self)
 
 
 def figures(positions: Positions) -> Figures:

@@ -7,46 +7,12 @@ answers. Pure; knows no lane and no page.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
+from inference.record.scores import Choice, Fork
 from inference.record.verdict import first_difference
 from inference.score_events import Scored
 
 NEAR_TIE_NATS = 0.03
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A token that a lane may take: its id, its text, and its log-probability in nats."""
-
-    id: int
-    text: str
-    logprob: float
-
-
-@dataclass(frozen=True)
-class Fork:
-    """The first differing token of two answers. `margin` is how much likelier the reference's first choice is, in nats.
-
-    `before` is the text that both share; `reference` and `other` are how each goes on. Past the end of the reference's
-    answer there are no choices and no margin.
-    """
-
-    index: int
-    margin: float | None
-    near_tie: bool | None
-    reference_id: int | None
-    other_id: int | None
-    top_reference: tuple[Choice, ...]
-    top_other: tuple[Choice, ...]
-    before: str
-    reference: str
-    other: str
-
-    def as_record(self) -> dict[str, Any]:
-        """The fork as it stands in the record."""
-        return asdict(self)
 
 
 def margin(scored: Scored, position: int) -> float:

@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from inference.engine.engine import OTHER_IDS, Engine
 from inference.errors import InferenceError
 from inference.events import Done, Failed, LaneFacts
-from inference.quality.figures import WINDOW, Figures, Positions, Span, check_took_hold, figures, windows
+from inference.lanes import CPU_FP32, CUDA_BF16
+from inference.quality.figures import WINDOW, Positions, Span, check_took_hold, figures, windows
+from inference.record.scores import Figures, Quality
 from inference.score_events import Scored, ScoreRequest
+from inference.status import LaneStatus
 
-REFERENCES = ("cpu:fp32", "cuda:bf16")
+REFERENCES = (str(CPU_FP32), str(CUDA_BF16))
 Say = Callable[[str], None]
 
 
@@ -45,25 +47,26 @@ class Scorer:
         raise InferenceError(f"{self.name}: the scoring was stopped.")
 
     @property
-    def status(self) -> Any:
+    def status(self) -> LaneStatus:
         """The lane as the engine sees it."""
         return next(status for status in self.engine.status() if self.lane in (status.key, status.name))
 
     @property
     def key(self) -> str:
         """The lane's name as configured."""
-        return str(self.status.key)
+        return self.status.key
 
     @property
     def name(self) -> str:
         """The lane's name as its process says (never auto:nf4 once that is up)."""
-        return str(self.status.name)
+        return self.status.name
 
     @property
     def facts(self) -> LaneFacts:
         """What the loaded lane is."""
-        assert self.status.facts is not None
-        return self.status.facts
+        facts = self.status.facts
+        assert facts is not None
+        return facts
 
 
 @dataclass(frozen=True)
@@ -125,16 +128,11 @@ def shown_of(others: Sequence[Scorer]) -> Scorer:
     return next((other for other in others if other.facts.quantization), others[0])
 
 
-def quality_record(reference: Scorer, others: Sequence[Scorer], found: Sequence[Piece], source: str) -> dict[str, Any]:
+def quality_of(reference: Scorer, others: Sequence[Scorer], found: Sequence[Piece], source: str) -> Quality:
     """The record's `quality`: the figures of the first 4-bit lane (else the first other), and under `lanes` of each."""
     by_lane = summarize(reference, others, found)
     shown = shown_of(others)
-    return {
-        **by_lane[shown.name].as_record(),
-        "reference": reference.name,
-        "other": shown.name,
-        "source": source,
-        "rows": max(piece.reference.rows for piece in found),
-        "vocabulary": found[0].reference.vocabulary,
-        "lanes": {name: each.as_record() for name, each in by_lane.items()},
-    }
+    return Quality(
+        figures=by_lane[shown.name], reference=reference.name, other=shown.name, source=source,
+        rows=max(piece.reference.rows for piece in found), vocabulary=found[0].reference.vocabulary, lanes=by_lane,
+    )  # fmt: skip

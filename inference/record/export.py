@@ -1,4 +1,4 @@
-"""Records -> JSON, CSV (a row a run) and Markdown, and JSON back to records.
+"""Records -> JSON and CSV (a row a run), the one place where they become plain dictionaries.
 
 An unknown figure is null in JSON and an empty cell in CSV. JSON holds one record, or a list of them. A text that a
 spreadsheet would take for a formula begins with ' in CSV, and only there. Knows no page.
@@ -9,12 +9,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
-from inference.errors import InferenceError
-from inference.record.build import SCHEMA
+from inference.events import Ram, Vram
 from inference.record.markdown import markdown_all
+from inference.record.model import SCHEMA, LaneRecord, Record, RunRecord
+from inference.record.scores import NoQuality, Quality
 
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 ENDINGS = {"markdown": "md", "json": "json", "csv": "csv"}
@@ -30,29 +33,48 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def to_json(records: Sequence[dict[str, Any]]) -> str:
+def as_json(record: Record) -> dict[str, Any]:
+    """The record as plain values, ready for JSON; `row` is there only for a row of a prompts file."""
+    found = {"schema": SCHEMA, **plain(record), "quality": quality_as_json(record.quality) if record.quality else None}
+    if record.row is None:
+        del found["row"]
+    return found
+
+
+def quality_as_json(quality: Quality | NoQuality) -> dict[str, Any]:
+    """The record's `quality`: the figures of the first lane stand at its top."""
+    found: dict[str, Any] = plain(quality)
+    return {**found.pop("figures", {}), **found}
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses as dictionaries, sequences as lists, and a number that JSON has no word for as unknown."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def dump(value: Any) -> str:
+    """Plain values as a JSON text."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_json(records: Sequence[Record]) -> str:
     """One record as an object, several as a list."""
-    return json.dumps(records[0] if len(records) == 1 else list(records), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    found = [as_json(record) for record in records]
+    return dump(found[0] if len(found) == 1 else found)
 
 
-def from_json(text: str) -> list[dict[str, Any]]:
-    """The records that `to_json` wrote; raises InferenceError for anything else."""
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise InferenceError(f"This is not JSON ({error}). Choose a file that was exported here.") from error
-    records = found if isinstance(found, list) else [found]
-    if not all(isinstance(record, dict) and record.get("schema") == SCHEMA for record in records):
-        raise InferenceError(f"This JSON holds no records of the schema {SCHEMA}. Choose a file that was exported here.")
-    return records
-
-
-def to_csv(records: Sequence[dict[str, Any]]) -> str:
+def to_csv(records: Sequence[Record]) -> str:
     """A header, then a row a run."""
     lines = [_csv_line(COLUMNS)]
     for record in records:
-        for name, lane in record["lanes"].items():
-            for number, run in enumerate(lane["runs"], 1):
+        for name, lane in record.lanes.items():
+            for number, run in enumerate(lane.runs, 1):
                 row = _csv_row(record, name, lane, number, run)
                 lines.append(_csv_line([_no_formula(row[column]) for column in COLUMNS]))
     return "".join(lines)
@@ -69,19 +91,19 @@ def _no_formula(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_SIGNS) else cell
 
 
-def _csv_row(record: dict[str, Any], name: str, lane: dict[str, Any], number: int, run: dict[str, Any]) -> dict[str, Any]:
-    load, vram, ram, row = lane["load"] or {}, run["vram"] or {}, run["ram"] or {}, record.get("row") or {}
-    quality = (record["quality"] or {}).get("lanes", {}).get(name, {})
+def _csv_row(record: Record, name: str, lane: LaneRecord, number: int, run: RunRecord) -> dict[str, Any]:
+    vram, ram, load, row = run.vram or Vram(), run.ram or Ram(), lane.load, record.row
+    quality = record.quality.lanes.get(name) if isinstance(record.quality, Quality) else None
     return {
-        "created": record["created"], "model": record["model"]["id"], "lane": name, "device": lane["device"], "precision": lane["precision"],
-        "mode": record["request"]["mode"], "line": row.get("line"), "prompt": record["request"]["prompt"], "expected": row.get("expected"),
-        "repeat": number, **{key: run[key] for key in RUN}, "load_total_s": load.get("total_s"), "load_cold": load.get("cold"),
-        "weights_bytes": lane["weights_bytes"], "vram_reserved": vram.get("reserved"), "vram_allocated": vram.get("allocated"),
-        "vram_device": vram.get("device"), "ram_rss_peak": ram.get("rss_peak"), "ram_uss": ram.get("uss"),
-        **{f"quality_{key}": quality.get(key) for key in QUALITY},
+        "created": record.created, "model": record.model.id, "lane": name, "device": lane.device, "precision": lane.precision,
+        "mode": record.request.mode, "line": row and row.line, "prompt": record.request.prompt, "expected": row and row.expected,
+        "repeat": number, **{key: getattr(run, key) for key in RUN}, "load_total_s": load and load.total_s, "load_cold": load and load.cold,
+        "weights_bytes": lane.weights_bytes, "vram_reserved": vram.reserved, "vram_allocated": vram.allocated,
+        "vram_device": vram.device, "ram_rss_peak": ram.rss_peak, "ram_uss": ram.uss,
+        **{f"quality_{key}": getattr(quality, key, None) for key in QUALITY},
     }  # fmt: skip
 
 
-def export(records: Sequence[dict[str, Any]], format: str) -> str:
+def export(records: Sequence[Record], format: str) -> str:
     """The records in a format of `ENDINGS`."""
     return {"markdown": markdown_all, "json": to_json, "csv": to_csv}[format](records)

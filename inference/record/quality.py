@@ -5,43 +5,52 @@ In: the record's `quality`. Out: text. Measures nothing.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
 
+from inference.record import grid
 from inference.record.scale import USUAL
+from inference.record.scores import ENOUGH_POSITIONS, Figures, Flips, NoQuality, Quality
 from inference.units import size
 
-ENOUGH_POSITIONS = 200
 
-
-def quality_table(record: dict[str, Any]) -> str:
-    """The figures for people, and what they rest on; the sentence where there are none."""
-    if "error" in record:
-        return f"no quality figures: {record['error']}"
-    lines = [f"{record['other']} against {record['reference']}, on {record['source']}: {record['positions']} positions, up to {record['rows']} rows at once"]
-    if record["positions"] < ENOUGH_POSITIONS:
+def quality_table(found: Quality | NoQuality, ram_above_model: Mapping[str, int] | None = None) -> str:
+    """The figures for people, and what they rest on; the sentence where there are none. `ram_above_model` is in bytes, by lane."""
+    if isinstance(found, NoQuality):
+        return f"no quality figures: {found.error}"
+    positions = found.figures.positions
+    lines = [f"{found.other} against {found.reference}, on {found.source}: {positions} positions, up to {found.rows} rows at once"]
+    if not found.figures.enough:
         lines.append(f"Fewer than {ENOUGH_POSITIONS} positions: too few for a verdict.")
-    for name, found in record["lanes"].items():
-        lines += ["", name, *(f"  {title:<22}{words}" for title, words in figure_rows(found))]
-    for way, held in (record.get("expected") or {}).items():
-        lines += ["", f"expected answers ({way}): {held['right_reference']} right in {record['reference']}, {held['right_other']} in {record['other']}, "
-                  f"of {held['answers']}; right to wrong {_numbers(held['right_to_wrong'])}, wrong to right {_numbers(held['wrong_to_right'])}; "
-                  f"McNemar's exact p {held['mcnemar_p']:.3g}"]  # fmt: skip
-    if answers := record.get("answers"):
-        lines += ["", f"answers: {answers['identical']} of {answers['n']} identical; of the others {answers['near_ties']} part at a near tie"]
+    for name, figures in found.lanes.items():
+        lines += ["", name, grid.text([(f"  {title}", words) for title, words in figure_rows(figures)])]
+    for way, flips in (found.expected or {}).items():
+        lines += ["", _flips_words(found, way, flips)]
+    if answers := found.answers:
+        lines += ["", f"answers: {answers.identical} of {answers.n} identical; of the others {answers.near_ties} part at a near tie"]
+    if found.unanswered:
+        lines += ["", *(row.words() for row in found.unanswered)]
     lines += ["", "for scale:", *(f"  {usual.words()}" for usual in USUAL)]
-    if memory := record.get("ram_above_model"):
-        lines += ["", "memory above the loaded model: " + ", ".join(f"{name} {size(value)}" for name, value in memory.items())]
+    if ram_above_model:
+        lines += ["", "memory above the loaded model: " + ", ".join(f"{name} {size(value)}" for name, value in ram_above_model.items())]
     return "\n".join(lines)
 
 
-def figure_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+def figure_rows(found: Figures) -> list[tuple[str, str]]:
     """(title, value with its unit and error) of one lane's figures."""
+    agreement, error = 100 * found.top1_agreement, 100 * found.top1_se
     return [
-        ("divergence, mean", f"{_number(found['kld_mean'])}{_error(found['kld_se'])} nat"),
-        ("median, p99, max", f"{_number(found['kld_median'])}, {_number(found['kld_p99'])}, {_number(found['kld_max'])} nat"),
-        ("same first choice", f"{100 * found['top1_agreement']:.2f}{_error(100 * found['top1_se'])} %"),
-        ("perplexity ratio", f"{found['ppl_ratio']:.4f}{_error(found['ppl_ratio_se'])} ({found['ppl_other']:.2f} against {found['ppl_reference']:.2f})"),
+        ("divergence, mean", f"{_number(found.kld_mean)}{_error(found.kld_se)} nat"),
+        ("median, p99, max", f"{_number(found.kld_median)}, {_number(found.kld_p99)}, {_number(found.kld_max)} nat"),
+        ("same first choice", f"{agreement:.2f}{_error(error)} %"),
+        ("perplexity ratio", f"{found.ppl_ratio:.4f}{_error(found.ppl_ratio_se)} ({found.ppl_other:.2f} against {found.ppl_reference:.2f})"),
     ]
+
+
+def _flips_words(found: Quality, way: str, flips: Flips) -> str:
+    return (
+        f"expected answers ({way}): {flips.right_reference} right in {found.reference}, {flips.right_other} in {found.other}, of {flips.answers}; "
+        f"right to wrong {_numbers(flips.right_to_wrong)}, wrong to right {_numbers(flips.wrong_to_right)}; McNemar's exact p {flips.mcnemar_p:.3g}"
+    )
 
 
 def _number(value: float) -> str:
@@ -52,5 +61,5 @@ def _error(value: float | None) -> str:
     return "" if value is None else f" ± {_number(value)}"
 
 
-def _numbers(values: list[int]) -> str:
+def _numbers(values: Sequence[int]) -> str:
     return ", ".join(str(value + 1) for value in values) or "none"

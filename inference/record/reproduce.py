@@ -6,19 +6,20 @@ In: a record. Out: Python source and the command line, as text. Runs nothing.
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
-DTYPES = {"FP32": "float32", "BF16": "bfloat16", "FP16": "float16"}
+from inference.lanes import DTYPES
+from inference.record.model import LaneRecord, Record
+from inference.record.verdict import REFERENCE
 
 
-def load_call(lane: dict[str, Any]) -> str:
+def load_call(lane: LaneRecord) -> str:
     """The `from_pretrained` call of a lane, in one line; empty where the lane was never loaded."""
-    if not lane["precision"]:
+    if not lane.precision:
         return ""
     dtype = _dtype(lane)
-    device_map = '{"": 0}' if lane["device"] == "cuda" else '"cpu"'
+    device_map = '{"": 0}' if lane.device == "cuda" else '"cpu"'
     parts = [_source(lane), f"device_map={device_map}", f"dtype=torch.{dtype}"]
-    if found := lane["quantization"]:
+    if found := lane.quantization:
         double = ", bnb_4bit_use_double_quant=True" if found.get("double") else ""
         parts.append(
             f'quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="{found.get("type")}", bnb_4bit_compute_dtype=torch.{dtype}{double})'
@@ -26,51 +27,53 @@ def load_call(lane: dict[str, Any]) -> str:
     return f"AutoModelForCausalLM.from_pretrained({', '.join(parts)})"
 
 
-def _source(lane: dict[str, Any]) -> str:
+def _source(lane: LaneRecord) -> str:
     """The name to load from, as a literal; a shape's weights have none but the folder that they were written to."""
-    name = lane["model_id"] or ""
+    name = lane.model_id or ""
     return _literal(name.replace("shape:", "folder/of/shape-", 1) if name.startswith("shape:") else name)
 
 
-def _dtype(lane: dict[str, Any]) -> str:
-    return str(lane["compute_dtype"]).split(",")[0].split()[0] if lane["quantization"] else DTYPES.get(lane["precision"], "float32")
+def _dtype(lane: LaneRecord) -> str:
+    if lane.quantization:
+        return str(lane.compute_dtype).split(",")[0].split()[0]
+    return DTYPES.get((lane.precision or "").lower(), "float32")
 
 
 def _literal(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def script(record: dict[str, Any], lane: dict[str, Any]) -> str:
+def script(record: Record, lane: LaneRecord) -> str:
     """A whole program for one lane: load, ask, print. It decodes the plain way."""
-    request = record["request"]
-    quantized = ", BitsAndBytesConfig" if lane["quantization"] else ""
-    if request["format"] == "chat":
-        system = f'{{"role": "system", "content": {request["system"]!r}}}, ' if request["system"] else ""
-        messages = f'[{system}{{"role": "user", "content": {request["prompt"]!r}}}]'
+    request = record.request
+    quantized = ", BitsAndBytesConfig" if lane.quantization else ""
+    if request.format == "chat":
+        system = f'{{"role": "system", "content": {request.system!r}}}, ' if request.system else ""
+        messages = f'[{system}{{"role": "user", "content": {request.prompt!r}}}]'
         ids = f'tokenizer.apply_chat_template({messages}, add_generation_prompt=True, return_dict=True, return_tensors="pt")'
     else:
-        text = f"{request['system']}\n{request['prompt']}" if request["system"] else request["prompt"]
+        text = f"{request.system}\n{request.prompt}" if request.system else request.prompt
         ids = f'tokenizer({text!r}, return_tensors="pt")'
     return "\n".join(
         [
-            *([f"# {lane['note']}"] if lane["note"] else []),
+            *([f"# {lane.note}"] if lane.note else []),
             "import torch",
             f"from transformers import AutoModelForCausalLM, AutoTokenizer{quantized}",
             "",
             f"tokenizer = AutoTokenizer.from_pretrained({_source(lane)})",
             f"model = {load_call(lane)}",
             f"inputs = {ids}.to(model.device)",
-            f"output = model.generate(**inputs, max_new_tokens={request['max_new_tokens']}, do_sample=False)",
+            f"output = model.generate(**inputs, max_new_tokens={request.max_new_tokens}, do_sample=False)",
             'print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))',
         ]
     )
 
 
-def command(record: dict[str, Any]) -> str:
+def command(record: Record) -> str:
     """The command line that makes this comparison again."""
-    request = record["request"]
-    words = ["python", "-m", "inference", "compare", f"--prompt={request['prompt']}", "--lanes", ",".join(record["lanes"])]
-    words += ["--max-new-tokens", str(request["max_new_tokens"]), "--mode", request["mode"]]
+    request = record.request
+    words = ["python", "-m", "inference", "compare", f"--prompt={request.prompt}", "--lanes", ",".join(record.lanes)]
+    words += ["--max-new-tokens", str(request.max_new_tokens), "--mode", request.mode]
     for flag, key, default in (
         ("--system", "system", ""),
         ("--format", "format", "chat"),
@@ -78,10 +81,10 @@ def command(record: dict[str, Any]) -> str:
         ("--seed", "seed", 0),
         ("--repeats", "repeats", 1),
     ):
-        if request[key] != default:
-            words.append(f"{flag}={request[key]}")
-    if model := record["model"]["id"]:
+        if (value := getattr(request, key)) != default:
+            words.append(f"{flag}={value}")
+    if model := record.model.id:
         words.append(f"--model={model}")
-    full = record["lanes"].get("cpu:fp32", {}).get("model_id")
+    full = record.lanes[REFERENCE].model_id if REFERENCE in record.lanes else None
     separate = f"CPU_MODEL_ID={shlex.quote(full)} " if full and full != model else ""
     return separate + shlex.join(words)

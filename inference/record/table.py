@@ -6,23 +6,26 @@ break. Text for a terminal is made here, Markdown in `markdown.py`.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from inference.record.build import VERSIONS
-from inference.record.lanes import at_rest, ended_runs, lane_title, peak, shown_run
+from inference import ends
+from inference.record import grid
+from inference.record.figures import FIRST_TOKEN, SPEED, TOTAL
 from inference.record.missing import shown, why
-from inference.record.quality import ENOUGH_POSITIONS, figure_rows
+from inference.record.model import LaneRecord, Record, RunRecord
+from inference.record.quality import figure_rows
 from inference.record.reproduce import load_call
+from inference.record.scores import NoQuality
 from inference.record.summary import summary_lines
 from inference.record.verdict import REFERENCE
-from inference.units import UNKNOWN, rate, seconds, size
+from inference.units import UNKNOWN, count, rate, seconds, size
 
-Cell = Callable[[dict[str, Any], dict[str, Any]], str]
+Cell = Callable[[Record, LaneRecord], str]
+Words = Callable[[float | None], str]
 QUALITY_COMMAND = "python -m inference quality"
 WIDTH = 118
+VERSIONS = ("python", "torch", "transformers", "bitsandbytes", "accelerate", "huggingface_hub", "gradio")
 
 
 @dataclass(frozen=True)
@@ -33,122 +36,152 @@ class Row:
     cells: tuple[str, ...]
 
 
-def titles(record: dict[str, Any]) -> list[str]:
+def titles(record: Record) -> list[str]:
     """The lanes as column heads."""
-    return [lane_title(lane, name) for name, lane in record["lanes"].items()]
+    return [lane.title(name) for name, lane in record.lanes.items()]
 
 
-def table_rows(record: dict[str, Any]) -> list[Row]:
-    """All rows of the table."""
-    return [Row(title, tuple(cell(record, lane) for lane in record["lanes"].values())) for title, cell in _ROWS]
+def table_rows(record: Record) -> list[Row]:
+    """All rows of the table; what went wrong has one only where something did."""
+    failed = any(run.error for lane in record.lanes.values() for run in lane.runs)
+    rows = [(title, cell) for title, cell in _ROWS if failed or cell is not _error]
+    return [Row(title, tuple(cell(record, lane) for lane in record.lanes.values())) for title, cell in rows]
 
 
-def _hardware(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    found = record["environment"]
-    if lane["device"] == "cuda":
-        return f"{found['gpu'] or 'CUDA device'}, {size(found['gpu_memory_bytes'])}\ndriver {found['driver'] or UNKNOWN}"
-    if lane["device"] is None:
-        return f"{UNKNOWN} ({lane['reason'] or why(lane, 'load')})"
-    return f"{found['cpu'] or 'CPU'}, {lane['threads'] or UNKNOWN} threads\nRAM limit {size(found['ram_limit_bytes'])}"
+def _hardware(record: Record, lane: LaneRecord) -> str:
+    found = record.environment
+    if lane.device == "cuda":
+        return f"{found.gpu or 'CUDA device'}, {size(found.gpu_memory_bytes)}\ndriver {found.driver or UNKNOWN}"
+    if lane.device is None:
+        return f"{UNKNOWN} ({lane.reason or why(lane, 'load')})"
+    return f"{found.cpu or 'CPU'}, {lane.threads or UNKNOWN} threads\nRAM limit {size(found.ram_limit_bytes)}"
 
 
-def _quantization(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    found = lane["quantization"]
+def _quantization(record: Record, lane: LaneRecord) -> str:
+    found = lane.quantization
     if not found:
-        return "none" if lane["precision"] else UNKNOWN
+        return "none" if lane.precision else UNKNOWN
     double = "double quantization" if found.get("double") else "no double quantization"
-    return f"bitsandbytes {str(found.get('type')).upper()}, {double}\nkept in 16 bit: {', '.join(lane['kept_16bit'] or ()) or 'nothing'}"
+    kept = ", ".join(lane.kept_16bit or ()) or "nothing"
+    return f"bitsandbytes {str(found.get('type')).upper()}, {double}\nkept in 16 bit: {kept}"
 
 
-def _data_type(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    return f"{lane['compute_dtype']} arithmetic\nstored as {lane['storage_dtype']}" if lane["precision"] else UNKNOWN
+def _data_type(record: Record, lane: LaneRecord) -> str:
+    return f"{lane.compute_dtype} arithmetic\nstored as {lane.storage_dtype}" if lane.precision else UNKNOWN
 
 
-def _model_size(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    count = record["model"]["parameters"]
-    weights = shown(lane["weights_bytes"], size, lane, "weights_bytes")
-    return f"{weights}\n{count:,} parameters" if count else weights
+def _model_size(record: Record, lane: LaneRecord) -> str:
+    parameters = record.model.parameters
+    weights = shown(lane.weights_bytes, size, lane, "weights_bytes")
+    return f"{weights}\n{parameters:,} parameters" if parameters else weights
 
 
-def _startup(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    load = lane["load"]
+def _startup(record: Record, lane: LaneRecord) -> str:
+    load = lane.load
     if not load:
         return f"{UNKNOWN} ({why(lane, 'load')})"
-    spans = ", ".join(f"{name} {seconds(value)}" for name, value in load["spans"].items())
-    return f"{seconds(load['total_s'])} ({'cold' if load['cold'] else 'warm'})\n{spans}"
+    spans = ", ".join(f"{name} {seconds(value)}" for name, value in load.spans.items())
+    return f"{seconds(load.total_s)} ({'cold' if load.cold else 'warm'})\n{spans}"
 
 
-def spread(lane: dict[str, Any], key: str, words: Callable[[float | None], str]) -> str:
-    """The median of a figure, with n where there are repeats, and with min - max where they differ."""
-    middle = shown(lane["median"][key], words, lane, key)
-    if lane["n"] < 2 or lane["median"][key] is None:
-        return middle
-    low, high = words(lane["min"][key]), words(lane["max"][key])
-    return f"{middle} ({f'{low} - {high}, ' if low != high else ''}n {lane['n']})"
+def spread(lane: LaneRecord, key: str, words: Words) -> str:
+    """The median of a figure, with n where there are repeats, and with min - max where they differ.
+
+    Where no run counts, what the last one got to, marked as of a run that is in no comparison.
+    """
+    middle, last = getattr(lane.median, key), lane.shown_run
+    if middle is None and last and not last.counted and getattr(last, key) is not None:
+        return f"{words(getattr(last, key))} (of a run that {'failed' if last.error else 'was stopped'}; not counted)"
+    told = shown(middle, words, lane, key)
+    if lane.n < 2 or middle is None:
+        return told
+    low, high = words(getattr(lane.min, key)), words(getattr(lane.max, key))
+    return f"{told} ({f'{low} - {high}, ' if low != high else ''}n {lane.n})"
 
 
-def _inference(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    runs = ended_runs(lane) or lane["runs"]
-    counts = sorted({run["new_tokens"] for run in runs})
-    tokens = f"\n{' or '.join(map(str, counts))} tokens out, {runs[-1]['prompt_tokens'] or UNKNOWN} in" if runs else ""
-    return spread(lane, "total_s", seconds) + tokens
+def _spread(key: str, words: Words) -> Cell:
+    return lambda record, lane: spread(lane, key, words)
 
 
-def _waits(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    return "\n".join(f"{word} {spread(lane, key, seconds)}" for word, key in (("queue", "queue_s"), ("turn", "turn_wait_s"), ("load", "load_wait_s")))
+def _inference(record: Record, lane: LaneRecord) -> str:
+    runs = lane.ended_runs or lane.runs
+    counts = sorted({run.new_tokens for run in runs})
+    tokens = f"\n{' or '.join(map(str, counts))} tokens out, {runs[-1].prompt_tokens or UNKNOWN} in" if runs else ""
+    return spread(lane, TOTAL.key, TOTAL.words) + tokens
 
 
-def _ram(record: dict[str, Any], lane: dict[str, Any]) -> str:
+def _waits(record: Record, lane: LaneRecord) -> str:
+    waits = (("queue", "queue_s"), ("turn", "turn_wait_s"), ("load", "load_wait_s"))
+    return "\n".join(f"{word} {spread(lane, key, seconds)}" for word, key in waits)
+
+
+def _ram(record: Record, lane: LaneRecord) -> str:
     return (
-        f"{shown(peak(lane, 'ram', 'rss_peak'), size, lane, 'ram')} peak over the imports (mapped files count)\n"
-        f"{shown(at_rest(lane), size, lane, 'ram')} its own at rest (USS, imports included)"
+        f"{shown(lane.peak_ram_bytes, size, lane, 'ram')} peak over the imports (mapped files count)\n"
+        f"{shown(lane.at_rest_bytes, size, lane, 'ram')} its own at rest (USS, imports included)"
     )
 
 
-def _vram(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    if lane["device"] != "cuda":
+def _vram(record: Record, lane: LaneRecord) -> str:
+    if lane.device != "cuda":
         return f"{UNKNOWN} ({why(lane, 'vram')})"
     words = (("reserved", "reserved"), ("allocated", "allocated"), ("device", "by the driver (CUDA context included)"))
-    return "\n".join(f"{shown(peak(lane, 'vram', key), size, lane, f'vram.{key}')} {word}" for key, word in words)
+    return "\n".join(f"{shown(lane.peak_vram(key), size, lane, f'vram.{key}')} {word}" for key, word in words)
 
 
-def _response(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    run = shown_run(lane)
+def _response(record: Record, lane: LaneRecord) -> str:
+    run = lane.shown_run
     if run is None:
         return UNKNOWN
-    noise = "(noise: random weights) " if "noise" in (lane["note"] or "") else ""
-    return noise + (run["error"] or run["text"].strip() or "(no text produced)")
+    noise = "(noise: random weights) " if "noise" in (lane.note or "") else ""
+    if run.text.strip():
+        return noise + run.text.strip() + _broken_off(run)
+    return f"(no answer: the run {'failed' if run.error else 'was stopped'})"
 
 
-def _quality(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    name, found = next(name for name, each in record["lanes"].items() if each is lane), record["quality"] or {}
-    if name in found.get("lanes", {}):
-        rows = (f"{title} {words}" for title, words in figure_rows(found["lanes"][name]))
-        few = " (too few for a verdict)" if found["positions"] < ENOUGH_POSITIONS else ""
-        return "\n".join([*rows, f"on {found['positions']} positions of the {found['source']}{few}"])
-    if name == (found.get("reference") or REFERENCE):
+def _broken_off(run: RunRecord) -> str:
+    """What stands after a text that is no whole answer."""
+    return {"failed": "\n(the run failed here)", "stopped": "\n(stopped here)", "length": "\n(cut at the token limit)"}.get(run.finish_reason, "")
+
+
+def _error(record: Record, lane: LaneRecord) -> str:
+    return "\n".join(dict.fromkeys(run.error for run in lane.runs if run.error)) or "none"
+
+
+def _quality(record: Record, lane: LaneRecord) -> str:
+    found = record.quality
+    name = next(name for name, each in record.lanes.items() if each is lane)
+    if found and not isinstance(found, NoQuality) and name in found.lanes:
+        rows = (f"{title} {words}" for title, words in figure_rows(found.lanes[name]))
+        few = "" if found.figures.enough else " (too few for a verdict)"
+        return "\n".join([*rows, f"on {found.figures.positions} positions of the {found.source}{few}"])
+    if name == (found.reference if found and not isinstance(found, NoQuality) else REFERENCE):
         return "the reference"
-    return f"{UNKNOWN} ({found['error']})" if "error" in found else f"{UNKNOWN} (not measured; {QUALITY_COMMAND} measures it)"
+    return f"{UNKNOWN} ({found.error})" if isinstance(found, NoQuality) else f"{UNKNOWN} (not measured; {QUALITY_COMMAND} measures it)"
 
 
-def conditions(record: dict[str, Any], lane: dict[str, Any]) -> str:
+def conditions(record: Record, lane: LaneRecord) -> str:
     """How a lane was measured: mode, alone or not, cold or warm, path, kernel, number of runs and how they ended."""
-    run = shown_run(lane)
+    run = lane.shown_run
     if run is None:
         return UNKNOWN
-    alone = {True: "alone", False: "contended", None: "alone or not: unknown"}[run["alone"]]
-    warm = {True: "warm run", False: "cold run (first since the load)", None: "warm or cold: unknown"}[run["warm"]]
-    ends = {"stop": "ended by itself", "length": "token limit", "stopped": "stopped", "failed": "failed"}
-    pending = " (a faster one was still being made ready)" if lane["path_pending"] else ""
-    paths = sorted({r["path"] for r in lane["runs"] if r["path"]}) or [UNKNOWN]
-    others = len(lane["runs"]) - lane["n"]
-    rest = f", not counted: {others} that did not end by itself" if lane["n"] and others else ""
-    return f"{record['request']['mode']}, {alone}, {warm}\npath {' and '.join(paths)}{pending}, kernel {lane['kernel'] or UNKNOWN}\nn {lane['n']}, end: {ends[run['finish_reason']]}{rest}"
+    alone = {True: "alone", False: "contended", None: "alone or not: unknown"}[run.alone]
+    warm = {True: "warm run", False: "cold run (first since the load)", None: "warm or cold: unknown"}[run.warm]
+    pending = " (a faster one was still being made ready)" if lane.path_pending else ""
+    paths = sorted({each.path for each in lane.runs if each.path}) or [UNKNOWN]
+    others = len(lane.runs) - lane.n
+    rest = f", not counted: {count(others, 'run')} that failed or was stopped" if lane.n and others else ""
+    return (
+        f"{record.request.mode}, {alone}, {warm}\n"
+        f"path {' and '.join(paths)}{pending}, kernel {lane.kernel or UNKNOWN}\n"
+        f"n {lane.n}, end: {ends.WORDS[run.finish_reason]}{rest}"
+    )
 
 
-def _dependencies(record: dict[str, Any], lane: dict[str, Any]) -> str:
-    skip = () if lane["quantization"] else ("bitsandbytes",)
-    return ", ".join(f"{name} {record['environment'][name]}" for name in VERSIONS if record["environment"].get(name) and name not in skip) or UNKNOWN
+def _dependencies(record: Record, lane: LaneRecord) -> str:
+    skip = () if lane.quantization else ("bitsandbytes",)
+    known = {name: getattr(record.environment, name) for name in VERSIONS if name not in skip}
+    return ", ".join(f"{name} {version}" for name, version in known.items() if version) or UNKNOWN
 
 
 _ROWS: tuple[tuple[str, Cell], ...] = (
@@ -156,35 +189,28 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
     ("Hardware", _hardware),
     ("Quantization", _quantization),
     ("Data type", _data_type),
-    ("Device map", lambda record, lane: lane["device_map"] or UNKNOWN),
+    ("Device map", lambda record, lane: lane.device_map or UNKNOWN),
     ("Model size", _model_size),
     ("Startup time", _startup),
     ("Inference time", _inference),
-    ("First token", lambda record, lane: spread(lane, "ttft_s", seconds)),
-    ("Prefill speed", lambda record, lane: spread(lane, "prefill_tps", rate)),
-    ("Decode speed", lambda record, lane: spread(lane, "decode_tps", rate)),
+    (FIRST_TOKEN.title, _spread(FIRST_TOKEN.key, FIRST_TOKEN.words)),
+    ("Prefill speed", _spread("prefill_tps", rate)),
+    ("Decode speed", _spread(SPEED.key, SPEED.words)),
     ("Waits, not in the above", _waits),
     ("RAM", _ram),
     ("VRAM", _vram),
     ("Response", _response),
+    ("Error", _error),
     ("Quality", _quality),
     ("Conditions", conditions),
     ("Dependencies", _dependencies),
 )
 
 
-def text_table(record: dict[str, Any]) -> str:
+def text_table(record: Record) -> str:
     """The table in plain text, then the summary; cells are wrapped to fit a terminal."""
-    rows = [Row("", tuple(titles(record))), *table_rows(record)]
-    lanes = len(record["lanes"])
-    first = max(len(row.title) for row in rows)
+    rows = [["", *titles(record)], *([row.title, *row.cells] for row in table_rows(record))]
+    first = max(len(row[0]) for row in rows)
+    lanes = len(record.lanes)
     widths = [first, *[max(24, (WIDTH - first) // max(1, lanes) - 2)] * lanes]
-    lines = [line for row in rows for line in _lines((row.title, *row.cells), widths)]
-    return "\n".join([*lines, "", *(f"{title}: {words}" for title, words in summary_lines(record))])
-
-
-def _lines(cells: tuple[str, ...], widths: list[int]) -> list[str]:
-    wrapped = [[part for line in cell.splitlines() or [""] for part in textwrap.wrap(line, width) or [""]] for cell, width in zip(cells, widths, strict=True)]
-    height = max(map(len, wrapped))
-    padded = [lines + [""] * (height - len(lines)) for lines in wrapped]
-    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in zip(*padded, strict=True)]
+    return "\n".join([grid.text(rows, widths), "", *(f"{title}: {words}" for title, words in summary_lines(record))])

@@ -1,45 +1,43 @@
 """The lanes of a record against its reference lane: ratios, effects, where the answers part, and the sentence that tells it.
 
-A ratio is other / reference, the reference being the FP32 lane on the CPU; only runs that ended by themselves count. In: the
-record's lanes. Out: its `verdict`, and words.
+A ratio is other / reference, the reference being the FP32 lane on the CPU; only runs that came to their end count, by themselves
+or at the token limit, and which of the two is told. In: the record's lanes. Out: its `verdict`, and words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from inference.record.lanes import ended_runs, lane_title
-from inference.units import rate, seconds, size, times
+from inference import lanes as names
+from inference.record.figures import FIGURES, FIRST_TOKEN, SPEED, WEIGHTS, ratio
+from inference.record.model import LaneRecord, Pair, Record, RunRecord, Verdict
 
-REFERENCE = "cpu:fp32"
+REFERENCE = str(names.REFERENCE)
+NO_SPEED_UP = "No speed-up is shown: it takes two answers that were neither stopped nor failed, one of them of the lane cpu:fp32."
+# what the two effects are the ratio of, in decode: only one thing changes in each
+DEVICE_EFFECT = (str(names.CUDA_BF16), REFERENCE)
+PRECISION_EFFECT = (str(names.CUDA_NF4), str(names.CUDA_BF16))
 
 
-def verdict(lanes: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def verdict(lanes: Mapping[str, LaneRecord]) -> Verdict:
     """The record's `verdict`; `identical` and `first_divergence` hold for all pairs, and again for each."""
     reference = lanes.get(REFERENCE)
-    pairs = [_pair(name, lane, reference) for name, lane in lanes.items() if name != REFERENCE and lane["n"]] if reference and reference["n"] else []
-    return {
-        "pairs": pairs,
-        "device_effect": _effect(lanes, "cuda:bf16", REFERENCE),
-        "precision_effect": _effect(lanes, "cuda:nf4", "cuda:bf16"),
-        "identical": all(pair["identical"] for pair in pairs) if pairs else None,
-        "first_divergence": min((pair["first_divergence"] for pair in pairs if not pair["identical"]), default=None),
-    }
+    pairs: tuple[Pair, ...] = ()
+    if reference and reference.n:
+        pairs = tuple(_pair(name, lane, reference) for name, lane in lanes.items() if name != REFERENCE and lane.n)
+    return Verdict(
+        pairs=pairs,
+        device_effect=_effect(lanes, *DEVICE_EFFECT),
+        precision_effect=_effect(lanes, *PRECISION_EFFECT),
+        identical=all(pair.identical for pair in pairs) if pairs else None,
+        first_divergence=min((pair.first_divergence for pair in pairs if pair.first_divergence is not None), default=None),
+    )
 
 
-def _pair(name: str, lane: dict[str, Any], reference: dict[str, Any]) -> dict[str, Any]:
-    medians = {"total": "total_s", "decode": "decode_tps", "ttft": "ttft_s"}
-    apart = first_difference(ended_runs(reference)[-1]["token_ids"], ended_runs(lane)[-1]["token_ids"])
-    return {
-        "reference": REFERENCE,
-        "other": name,
-        **{short: _divide(lane["median"][key], reference["median"][key]) for short, key in medians.items()},
-        "load": _divide((lane["load"] or {}).get("total_s"), (reference["load"] or {}).get("total_s")),
-        "memory": _divide(lane["weights_bytes"], reference["weights_bytes"]),
-        "identical": apart is None,
-        "first_divergence": apart,
-    }
+def _pair(name: str, lane: LaneRecord, reference: LaneRecord) -> Pair:
+    apart = first_difference(reference.ended_runs[-1].token_ids, lane.ended_runs[-1].token_ids)
+    ratios = {figure.short: figure.ratio(lane, reference) for figure in FIGURES if figure.short}
+    return Pair(reference=REFERENCE, other=name, identical=apart is None, first_divergence=apart, **ratios)
 
 
 def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
@@ -50,56 +48,67 @@ def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
     return None if len(left) == len(right) else min(len(left), len(right))
 
 
-def _effect(lanes: dict[str, dict[str, Any]], top: str, bottom: str) -> float | None:
+def _effect(lanes: Mapping[str, LaneRecord], top: str, bottom: str) -> float | None:
     if top not in lanes or bottom not in lanes:
         return None
-    return _divide(lanes[top]["median"]["decode_tps"], lanes[bottom]["median"]["decode_tps"])
+    return ratio(SPEED.read(lanes[top]), SPEED.read(lanes[bottom]))
 
 
-def _divide(top: float | None, bottom: float | None) -> float | None:
-    return top / bottom if top is not None and bottom else None
-
-
-def verdict_text(record: dict[str, Any]) -> str:
+def verdict_text(record: Record) -> str:
     """One Markdown paragraph: who was faster at what, by how much, and whether the answers are the same."""
-    found = record["verdict"]
-    if not found["pairs"]:
-        return "No speed-up is shown: it takes two answers that ended by themselves."
-    return " ".join(_pair_text(record, pair) for pair in found["pairs"]) + " " + _answers_text(record)
+    pairs = record.verdict.pairs
+    if not pairs:
+        return NO_SPEED_UP
+    return " ".join([*(_pair_text(record, pair) for pair in pairs), _answers_text(record)])
 
 
-def _pair_text(record: dict[str, Any], pair: dict[str, Any]) -> str:
-    other, reference = record["lanes"][pair["other"]], record["lanes"][pair["reference"]]
+def _pair_text(record: Record, pair: Pair) -> str:
+    other, reference = record.lanes[pair.other], record.lanes[pair.reference]
     parts = []
-    if pair["decode"]:
-        parts.append(f"wrote **{times(pair['decode'], 'faster', 'slower', 'about as fast')}** {_numbers(other, reference, 'decode_tps', rate)}")
-    if pair["ttft"]:
-        parts.append(f"gave its first token **{times(pair['ttft'], 'later', 'sooner', 'about as soon')}** {_numbers(other, reference, 'ttft_s', seconds)}")
-    if pair["memory"]:
-        held = f"({size(other['weights_bytes'])} against {size(reference['weights_bytes'])})"
-        parts.append(f"holds its weights in **{pair['memory']:.2f} times** the memory {held}")
-    sentence = f"{lane_title(other)} " + ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1] + f", compared with {lane_title(reference)}."
-    if other["device"] != reference["device"]:
+    for figure, verb in ((SPEED, "wrote"), (FIRST_TOKEN, "gave its first token")):
+        if found := figure.ratio(other, reference):
+            parts.append(f"{verb} **{figure.ratio_words(found)}** ({figure.numbers(other, reference)})")
+    if found := WEIGHTS.ratio(other, reference):
+        parts.append(f"holds its weights in **{found:.2f} times** the memory ({WEIGHTS.numbers(other, reference)})")
+    told = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + "".join(parts[-1:])
+    sentence = f"{other.title()} {told}, compared with {reference.title()}."
+    if other.device != reference.device:
         sentence += " Device and precision differ at once here, so the speed is not the quantization's doing."
     return sentence
 
 
-def _numbers(other: dict[str, Any], reference: dict[str, Any], key: str, words: Any) -> str:
-    return f"({words(other['median'][key])} against {words(reference['median'][key])})"
-
-
-def _answers_text(record: dict[str, Any]) -> str:
-    pairs, lanes = record["verdict"]["pairs"], record["lanes"]
+def _answers_text(record: Record) -> str:
+    pairs = record.verdict.pairs
     if len(pairs) == 1:
         told = f"The answers {_apart(pairs[0])}."
     else:
-        told = "Held against that answer, " + "; ".join(f"the one of {lane_title(lanes[pair['other']])} and it {_apart(pair)}" for pair in pairs) + "."
-    if record["verdict"]["identical"]:
+        each = (f"the one of {record.lanes[pair.other].title()} and it {_apart(pair)}" for pair in pairs)
+        told = f"Held against the answer of {record.lanes[REFERENCE].title()}, " + "; ".join(each) + "."
+    told += _cut(record)
+    if record.verdict.identical:
         return told
-    counts = sorted({ended_runs(lanes[name])[-1]["new_tokens"] for pair in pairs for name in (pair["reference"], pair["other"])})
+    counts = sorted({run.new_tokens for run in _last_runs(record).values()})
     length = f" The answers have different lengths ({' and '.join(map(str, counts))} tokens)." if len(counts) > 1 else ""
     return f"{told}{length} One answer says nothing on quality."
 
 
-def _apart(pair: dict[str, Any]) -> str:
-    return "are identical, token for token" if pair["identical"] else f"part at token {pair['first_divergence'] + 1}"
+def _apart(pair: Pair) -> str:
+    return "are identical, token for token" if pair.first_divergence is None else f"part at token {pair.first_divergence + 1}"
+
+
+def _last_runs(record: Record) -> dict[str, RunRecord]:
+    """The run of each compared lane that its answer is taken from, by name."""
+    compared = dict.fromkeys(name for pair in record.verdict.pairs for name in (pair.reference, pair.other))
+    return {name: record.lanes[name].ended_runs[-1] for name in compared}
+
+
+def _cut(record: Record) -> str:
+    """Which answers did not end by themselves: a cut one is no whole answer, however equal."""
+    runs = _last_runs(record)
+    cut = [record.lanes[name].title() for name, run in runs.items() if run.finish_reason == "length"]
+    limit = f"cut at the limit of {record.request.max_new_tokens} tokens"
+    if not cut:
+        return ""
+    if len(cut) < len(runs):
+        return f" The answer of {' and that of '.join(cut)} {'was' if len(cut) == 1 else 'were'} {limit}."
+    return f" {'Both' if len(cut) == 2 else 'All'} were {limit}."

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+
+from inference.record.scores import Flips
 
 WAYS = ("exact", "contains")
 
@@ -30,13 +31,13 @@ def mcnemar_exact(lost: int, won: int) -> float:
     return min(1.0, 2 * tail / 2**flips)
 
 
-def flips(reference: Sequence[str], other: Sequence[str], expected: Sequence[str], way: str) -> dict[str, Any]:
+def flips(reference: Sequence[str], other: Sequence[str], expected: Sequence[str], way: str) -> Flips:
     """Right answers of both lanes, the indices that went right to wrong and wrong to right, and McNemar's exact p."""
     before = [is_right(answer, wanted, way) for answer, wanted in zip(reference, expected, strict=True)]
     after = [is_right(answer, wanted, way) for answer, wanted in zip(other, expected, strict=True)]
     lost = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a and not b]
     won = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if b and not a]
-    return {
-        "answers": len(expected), "right_reference": sum(before), "right_other": sum(after),
-        "right_to_wrong": lost, "wrong_to_right": won, "mcnemar_p": mcnemar_exact(len(lost), len(won)),
-    }  # fmt: skip
+    return Flips(
+        answers=len(expected), right_reference=sum(before), right_other=sum(after),
+        right_to_wrong=tuple(lost), wrong_to_right=tuple(won), mcnemar_p=mcnemar_exact(len(lost), len(won)),
+    )  # fmt: skip

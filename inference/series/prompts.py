@@ -190,4 +190,5 @@ def _row(line: int, prompt: Any, expected: Any) -> Prompt | Skipped:
         return Skipped(line, "`expected` is neither text nor a number")
     if not _is_utf8(prompt + (expected or "")):
         return Skipped(line, HALF_CHARACTER)
-    return Prompt(line, prompt, expected or None)
+    hoped = expected if expected and expected.strip() else None  # a blank one would be in every answer, and none would equal it
+    return Prompt(line, prompt, hoped)

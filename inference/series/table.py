@@ -6,16 +6,16 @@ In: records with their `row`, as `series.py` gives them. Knows no engine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from inference.record.lanes import lane_title, shown_run
-from inference.record.markdown import escape
+from inference.record import grid
+from inference.record.figures import OF_A_RUN
+from inference.record.model import Record, RunRecord
 from inference.series.expected import is_right
 from inference.series.series import Series, medians
-from inference.units import UNKNOWN, rate, seconds
+from inference.units import UNKNOWN
 
-MEDIANS = (("first token", "ttft_s", seconds), ("decode", "decode_tps", rate), ("total", "total_s", seconds))
 MOST_WORDS = 60
+FIGURE_HEADS = [figure.title.lower() for figure in OF_A_RUN]
 
 
 def short(text: str, most: int = MOST_WORDS) -> str:
@@ -26,47 +26,48 @@ def short(text: str, most: int = MOST_WORDS) -> str:
 
 def prompt_heads(lanes: Sequence[str]) -> list[str]:
     """The heads of `prompt_cells`."""
-    return ["line", "prompt", *(f"{lane}: {word}" for lane in lanes for word in ("first token", "decode", "total", "answer"))]
+    return ["line", "prompt", *(f"{lane}: {word}" for lane in lanes for word in (*FIGURE_HEADS, "answer"))]
 
 
-def prompt_cells(record: dict[str, Any]) -> list[str]:
+def prompt_cells(record: Record) -> list[str]:
     """One prompt's row: its line, its text, and each lane's figures and answer (with "as expected" or not, where the file says)."""
-    row = record.get("row") or {}
-    cells = [str(row.get("line", "")), short(record["request"]["prompt"])]
-    for lane in record["lanes"].values():
-        run = shown_run(lane)
+    row = record.row
+    cells = [str(row.line) if row else "", short(record.request.prompt)]
+    for lane in record.lanes.values():
+        run = lane.shown_run
         if run is None:
-            cells += [UNKNOWN] * 4
+            cells += [UNKNOWN] * (len(OF_A_RUN) + 1)
             continue
-        figures = lane["median"] if lane["n"] else run
-        cells += [seconds(figures["ttft_s"]), rate(figures["decode_tps"]), seconds(figures["total_s"]), _answer(run, row.get("expected"))]
+        measured = lane.median if lane.n else run
+        cells += [figure.words(getattr(measured, figure.key)) for figure in OF_A_RUN]
+        cells.append(_answer(run, row.expected if row else None))
     return cells
 
 
-def _answer(run: dict[str, Any], expected: str | None) -> str:
-    if run["error"]:
-        return f"failed: {short(run['error'])}"
-    if run["finish_reason"] == "stopped":
-        return f"stopped: {short(run['text'])}"
-    mark = "" if not expected else "as expected: " if is_right(run["text"], expected, "exact") else "not as expected: "
-    return mark + short(run["text"])
+def _answer(run: RunRecord, expected: str | None) -> str:
+    if run.error:
+        return f"failed: {short(run.error)}"
+    if run.finish_reason == "stopped":
+        return f"stopped: {short(run.text)}"
+    mark = "" if not expected else "as expected: " if is_right(run.text, expected, "exact") else "not as expected: "
+    return mark + short(run.text)
 
 
 def median_rows(series: Series) -> list[list[str]]:
     """A row a lane: its name, the medians with min and max, n, failures and how many answers are as expected."""
     rows = []
     for name, found in medians(series.records).items():
-        lane = next(record["lanes"][name] for record in reversed(series.records) if name in record["lanes"])
-        cells = [lane_title(lane, name)]
-        for _, key, words in MEDIANS:
-            span = f" ({words(found['min'][key])} - {words(found['max'][key])})" if found["n"] > 1 else ""
-            cells.append(words(found["median"][key]) + span if found["median"][key] is not None else UNKNOWN)
-        judged = f"{found['as_expected']} of {found['expected']}" if found["expected"] else UNKNOWN
-        rows.append([*cells, str(found["n"]), str(found["failed"]), judged])
+        lane = next(record.lanes[name] for record in reversed(series.records) if name in record.lanes)
+        cells = [lane.title(name)]
+        for figure in OF_A_RUN:
+            middle, low, high = (figure.words(getattr(each, figure.key)) for each in (found.median, found.min, found.max))
+            cells.append(f"{middle} ({low} - {high})" if found.n > 1 and middle != UNKNOWN else middle)
+        judged = f"{found.as_expected} of {found.expected}" if found.expected else UNKNOWN
+        rows.append([*cells, str(found.n), str(found.failed), judged])
     return rows
 
 
-MEDIAN_HEADS = ["lane", *(f"{word}, median" for word, _, _ in MEDIANS), "n", "failed", "as expected"]
+MEDIAN_HEADS = ["lane", *(f"{head}, median" for head in FIGURE_HEADS), "n", "failed", "as expected"]
 
 
 def how_far(series: Series) -> str:
@@ -81,29 +82,19 @@ def how_far(series: Series) -> str:
 
 def text(series: Series) -> str:
     """The series for a terminal."""
-    heads = prompt_heads(list(series.records[0]["lanes"])) if series.records else []
-    parts = [_aligned([heads, *map(prompt_cells, series.records)]), _aligned([MEDIAN_HEADS, *median_rows(series)])] if heads else []
-    return "\n\n".join([*parts, how_far(series)])
-
-
-def _aligned(rows: list[list[str]]) -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    heads = prompt_heads(list(series.records[0].lanes)) if series.records else []
+    tables = [[heads, *map(prompt_cells, series.records)], [MEDIAN_HEADS, *median_rows(series)]] if heads else []
+    return "\n\n".join([*map(grid.text, tables), how_far(series)])
 
 
 def median_markdown(series: Series) -> list[str]:
     """The medians by lane as a Markdown table, in a list that is empty while nothing is done."""
-    return [_table([MEDIAN_HEADS, *median_rows(series)])] if series.records else []
+    return [grid.markdown([MEDIAN_HEADS, *median_rows(series)])] if series.records else []
 
 
 def markdown(series: Series) -> str:
     """The whole series: medians, every prompt's row, the lines left out."""
     parts = ["## Prompts, measured", *median_markdown(series), how_far(series)]
     if series.records:
-        parts.append(_table([prompt_heads(list(series.records[0]["lanes"])), *map(prompt_cells, series.records)]))
+        parts.append(grid.markdown([prompt_heads(list(series.records[0].lanes)), *map(prompt_cells, series.records)]))
     return "\n\n".join([*parts, *series.skipped.words()]) + "\n"
-
-
-def _table(rows: list[list[str]]) -> str:
-    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
-    return "\n".join("| " + " | ".join(cell if cell == "---" else escape(cell) for cell in line) + " |" for line in lines)

@@ -12,6 +12,7 @@ from inference.cli import main as command_line
 from inference.cli import output
 from inference.cli import prompts as prompts_command
 from inference.errors import InferenceError
+from inference.record.export import as_json, to_json
 from tests.support.records import ended, record_of
 from tests.support.scripted import ScriptedEngine
 
@@ -52,12 +53,12 @@ def test_looking_leaves_no_file_and_keeps_what_is_there(tmp_path):
 def test_every_file_is_tried_after_the_tables_are_printed(tmp_path, capsys):
     record = record_of(cpu_nf4=ended(5), cpu_fp32=ended(10))
     (tmp_path / "full").mkdir()
-    assert output.give(targets(tmp_path / "full", tmp_path / "full", tmp_path / "a.md"), [record], record, "the tables") is False
+    assert output.give(targets(tmp_path / "full", tmp_path / "full", tmp_path / "a.md"), [record], to_json([record]), "the tables") is False
     printed = capsys.readouterr()
     assert printed.out == "the tables\n" and printed.err.count("full can't be written (Is a directory). Name another file.\n") == 2
     assert "## Summary" in (tmp_path / "a.md").read_text("utf-8")
-    assert output.give(targets("-", tmp_path / "a.csv"), [record], record, "the tables") is True
-    assert json.loads(capsys.readouterr().out) == record and (tmp_path / "a.csv").exists()
+    assert output.give(targets("-", tmp_path / "a.csv"), [record], to_json([record]), "the tables") is True
+    assert json.loads(capsys.readouterr().out) == as_json(record) and (tmp_path / "a.csv").exists()
 
 
 def test_text_that_no_file_can_hold_is_a_sentence(tmp_path, capsys):

@@ -43,15 +43,15 @@ def engine(settings):
 
 def test_the_record_has_both_lanes_on_a_machine_without_a_gpu(engine):
     record = compare(engine, Request("hello good morning", max_new_tokens=8), mode="together")
-    four = next(name for name in record["lanes"] if name.endswith("nf4"))
-    assert record["schema"] == "gpu-vs-cpu/1" and set(record["lanes"]) == {four, "cpu:fp32"}
-    for lane in record["lanes"].values():
-        run = lane["runs"][0]
-        assert lane["available"] and lane["n"] == 1 and 1 <= run["new_tokens"] <= 8
-        assert run["ttft_s"] > 0 and len(run["token_times_s"]) == run["new_tokens"] == len(run["token_ids"])
-        assert lane["load"]["spans"]["import"] > 0 and run["ram"]["uss"] > 0 and run["path"]
-    assert record["verdict"]["pairs"][0]["memory"] < 1
-    assert record["environment"]["torch"] and record["environment"]["ram_limit_bytes"] > 0
+    four = next(name for name in record.lanes if name.endswith("nf4"))
+    assert set(record.lanes) == {four, "cpu:fp32"}
+    for lane in record.lanes.values():
+        run = lane.runs[0]
+        assert lane.available and lane.n == 1 and 1 <= run.new_tokens <= 8
+        assert run.ttft_s > 0 and len(run.token_times_s) == run.new_tokens == len(run.token_ids)
+        assert lane.load.spans["import"] > 0 and run.ram.uss > 0 and run.path
+    assert record.verdict.pairs[0].memory < 1
+    assert record.environment.torch and record.environment.ram_limit_bytes > 0
 
 
 def test_a_lane_killed_while_decoding_fails_alone_and_answers_the_next_prompt(engine):
@@ -68,7 +68,7 @@ def test_a_lane_killed_while_decoding_fails_alone_and_answers_the_next_prompt(en
     engine.stop(four.id)
     assert until(lambda: four.ended)
     record = compare(engine, Request("hello", max_new_tokens=4))
-    assert all(lane["n"] == 1 for lane in record["lanes"].values())
+    assert all(lane.n == 1 for lane in record.lanes.values())
 
 
 def test_a_lane_killed_while_loading_fails_alone_and_answers_the_next_prompt(engine):
@@ -76,14 +76,14 @@ def test_a_lane_killed_while_loading_fails_alone_and_answers_the_next_prompt(eng
     assert until(lambda: engine.status()[0].state in ("starting", "loading"))
     os.kill(engine.pids()["auto:nf4"], signal.SIGKILL)
     record = compare(engine, Request("hello", max_new_tokens=4))
-    assert all(lane["n"] == 1 for lane in record["lanes"].values())
+    assert all(lane.n == 1 for lane in record.lanes.values())
 
 
 def test_a_prompt_that_is_too_long_is_refused_in_both_lanes_and_nothing_breaks(engine):
     record = compare(engine, Request("word " * 5000))
-    assert all("tokens" in lane["runs"][0]["error"] for lane in record["lanes"].values())
+    assert all("tokens" in lane.runs[0].error for lane in record.lanes.values())
     record = compare(engine, Request("hello", max_new_tokens=4))
-    assert all(lane["n"] == 1 for lane in record["lanes"].values())
+    assert all(lane.n == 1 for lane in record.lanes.values())
 
 
 def test_a_lane_process_ends_when_its_input_closes_even_while_it_imports(settings):

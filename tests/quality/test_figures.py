@@ -144,12 +144,12 @@ def test_mcnemars_exact_p(lost, won, p):
 
 def test_flips_list_both_directions():
     held = flips(["a", "b", "c", "x"], ["a", "x", "x", "d"], ["a", "b", "c", "d"], "exact")
-    assert (held["right_reference"], held["right_other"]) == (3, 2)
-    assert (held["right_to_wrong"], held["wrong_to_right"]) == ([1, 2], [3]) and held["mcnemar_p"] == 1.0
+    assert (held.right_reference, held.right_other) == (3, 2)
+    assert (held.right_to_wrong, held.wrong_to_right) == ((1, 2), (3,)) and held.mcnemar_p == 1.0
 
 
 def test_figures_need_no_torch():
-    code = "import inference.quality, inference.answers, inference.quality_command, ui.fork, sys; print('torch' in sys.modules)"
+    code = "import inference.quality.prompts, inference.quality.answers, inference.cli.quality, ui.fork, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False"
 

@@ -40,8 +40,8 @@ def prompts(count: int) -> list[Prompt]:
 def test_every_prompt_gives_a_record_and_the_medians_count_them_all(engine):
     series = Series(prompts(20), LeftOut([Skipped(21, "not JSON")], more=3))
     records = list(series.run(engine, Request("", max_new_tokens=5), mode="together"))
-    assert [record["row"]["line"] for record in records] == list(range(1, 21)) and series.done == 20
-    whole = series.as_dict()
+    assert [record.row.line for record in records] == list(range(1, 21)) and series.done == 20
+    whole = series.as_json()
     assert whole["lanes"]["cpu:fp32"]["n"] == 20 and whole["stopped"] is False
     assert whole["skipped"] == [{"line": 21, "reason": "not JSON"}] and whole["skipped_more"] == 3
     assert whole["lanes"]["cpu:nf4"]["expected"] == 10
@@ -56,7 +56,7 @@ def test_a_stop_keeps_what_is_done(engine):
     for number, _ in enumerate(series.run(engine, Request("", max_new_tokens=5), mode="together"), 1):
         if number == 7:
             series.stop.set()
-    assert series.done == len(series.records) == 7 and series.as_dict()["stopped"] is True
+    assert series.done == len(series.records) == 7 and series.as_json()["stopped"] is True
     assert "7 of 50 prompts done, then stopped" in table.how_far(series)
 
 

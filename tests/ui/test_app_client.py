@@ -71,7 +71,7 @@ def start() -> Iterator[type[Program]]:
 
 def test_compare_returns_the_record(fake_app, client):
     record = client.predict("hello good morning", api_name="/compare")
-    assert record["schema"] == "gpu-vs-cpu/1"
+    assert record["schema"] == "gpu-vs-cpu/2"
     assert record["request"]["prompt"] == "hello good morning" and record["request"]["max_new_tokens"] == 50
     assert set(record["lanes"]) == {"cpu:nf4", "cpu:fp32"}
     for lane in record["lanes"].values():

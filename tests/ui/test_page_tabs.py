@@ -11,7 +11,6 @@ import pytest
 
 from inference.engine.engine import Engine
 from inference.events import Request
-from inference.record.export import from_json
 from inference.settings import Settings
 from tests.support.fakes import Stage
 from tests.support.page_fixtures import start_fake_lane
@@ -89,7 +88,7 @@ def test_an_export_of_many_is_made_when_it_is_downloaded_and_not_before(history,
     _, preview, button = history.show([], "json", VISITOR)
     assert made == [] and not preview.visible and button.interactive
     text, name = history.export([], "json", VISITOR)
-    assert made == [20] and name == "comparison.json" and len(from_json(text)) == 20
+    assert made == [20] and name == "comparison.json" and len(json.loads(text)) == 20
 
 
 def test_few_are_shown_unless_they_are_long(history, monkeypatch):

@@ -127,7 +127,7 @@ def test_a_starting_lane_is_not_said_to_be_busy():
 
 def test_badges_hold_the_lanes_own_figures_and_device():
     words = shown(render.badges(status(facts=FACTS, load=LoadFigures(2.4, cold=True)), Progress(0.0).apply(DONE, 1.0)))
-    for expected in ("First token 35 ms", "Speed 98.3 tok/s", "Total 1.24 s", "Weights 3.00 GiB", "device NVIDIA H100", "precision 4-bit NF4", "load 2.40 s", "tokens 4 in, 2 out", "end end of answer", "cold load"):  # fmt: skip
+    for expected in ("First token 35 ms", "Speed 98.3 tok/s", "Total 1.24 s", "Weights 3.00 GiB", "device NVIDIA H100", "precision 4-bit NF4", "load 2.40 s", "tokens 4 in, 2 out", "end by itself", "cold load"):  # fmt: skip
         assert expected in words
     assert "contended" not in words
 
@@ -135,7 +135,7 @@ def test_badges_hold_the_lanes_own_figures_and_device():
 def test_marks_qualify_the_figures():
     done = Done("r1", "length", "x", (1,), 4, Timings(0.1, 40.0, None, None, 0.1), warm=False, alone=False)
     words = shown(render.badges(status(facts=FACTS), Progress(0.0).apply(done, 1.0)))
-    assert "Speed n/a" in words and "cold run" in words and "contended" in words and "end token limit" in words
+    assert "Speed n/a" in words and "cold run" in words and "contended" in words and "end cut at the token limit" in words
 
 
 def test_a_model_name_can_not_leave_its_badge():

@@ -1,0 +1,245 @@
+"""The record of a comparison as frozen dataclasses (`gpu-vs-cpu/2`), and what is read off a lane's part of it.
+
+Times in seconds from a run's start, memory in bytes, rates per second, an unknown value None. Built in `build.py`, turned
+into JSON in `export.py`; measures nothing, draws nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from inference import ends
+from inference.events import LoadFigures, Ram, Vram
+from inference.lanes import lane_title
+from inference.record.scores import NoQuality, Quality
+
+SCHEMA = "gpu-vs-cpu/2"
+
+
+@dataclass(frozen=True)
+class Model:
+    """What was loaded, as the first loaded lane says."""
+
+    id: str | None = None
+    revision: str | None = None
+    architecture: str | None = None
+    parameters: int | None = None
+    adapter: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class RequestRecord:
+    """What was asked, and how it was measured; `format` is the one really used."""
+
+    prompt: str
+    system: str
+    format: str
+    max_new_tokens: int
+    temperature: float
+    seed: int
+    mode: str
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Versions and hardware, as the lanes' processes say."""
+
+    python: str | None = None
+    torch: str | None = None
+    transformers: str | None = None
+    bitsandbytes: str | None = None
+    accelerate: str | None = None
+    huggingface_hub: str | None = None
+    gradio: str | None = None
+    cpu: str | None = None
+    ram_limit_bytes: int | None = None
+    gpu: str | None = None
+    gpu_memory_bytes: int | None = None
+    driver: str | None = None
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run of a lane. `finish_reason` is stop, length, stopped or failed; a run without readable text has failed.
+
+    A run that was stopped or failed keeps the figures of the tokens that came.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    prompt_tokens: int | None
+    new_tokens: int
+    finish_reason: str
+    error: str | None
+    queue_s: float | None
+    turn_wait_s: float | None
+    load_wait_s: float | None
+    ttft_s: float | None
+    prefill_tps: float | None
+    decode_tps: float | None
+    tpot_s: float | None
+    total_s: float | None
+    token_times_s: tuple[float, ...]
+    vram: Vram | None
+    ram: Ram | None
+    path: str | None
+    warm: bool | None
+    alone: bool | None
+
+    @property
+    def counted(self) -> bool:
+        """Whether the run came to its end, by itself or at the token limit: figures and comparisons rest on such runs only."""
+        return self.finish_reason in ends.COUNTED
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """One number for each figure of several runs: their medians, or the smallest, or the largest."""
+
+    ttft_s: float | None = None
+    prefill_tps: float | None = None
+    tpot_s: float | None = None
+    decode_tps: float | None = None
+    total_s: float | None = None
+    queue_s: float | None = None
+    turn_wait_s: float | None = None
+    load_wait_s: float | None = None
+
+    @staticmethod
+    def over(runs: Iterable[RunRecord], way: Callable[[Sequence[float]], float]) -> RunFigures:
+        """Each figure by `way` (median, min, max) over the runs that have it."""
+        rows = list(runs)
+        return RunFigures(**{field.name: over((getattr(run, field.name) for run in rows), way) for field in fields(RunFigures)})
+
+
+def over(values: Iterable[float | None], way: Callable[[Sequence[float]], float] = statistics.median) -> float | None:
+    """The median (or another `way`) of the values that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return way(known) if known else None
+
+
+@dataclass(frozen=True)
+class LaneRecord:
+    """One lane of a comparison: what it is, its last load (whoever caused it), its runs, and their figures (of `n` counted runs)."""
+
+    available: bool
+    reason: str | None
+    model_id: str | None
+    revision: str | None
+    note: str | None
+    device: str | None
+    precision: str | None
+    storage_dtype: str | None
+    compute_dtype: str | None
+    quantization: Mapping[str, Any] | None
+    device_map: str | None
+    kernel: str | None
+    threads: int | None
+    kept_16bit: tuple[str, ...] | None
+    weights_bytes: int | None
+    path_pending: bool
+    load: LoadFigures | None
+    runs: tuple[RunRecord, ...]
+    median: RunFigures
+    min: RunFigures
+    max: RunFigures
+    n: int
+
+    def title(self, name: str = "") -> str:
+        """Precision, then device: "4-bit NF4 on the GPU"; `name` where the lane was never loaded and one is given."""
+        return name if name and not self.precision else lane_title(self.precision or "", self.device or "")
+
+    @property
+    def ended_runs(self) -> list[RunRecord]:
+        """The runs that count."""
+        return [run for run in self.runs if run.counted]
+
+    @property
+    def shown_run(self) -> RunRecord | None:
+        """The run to show: the last that counts, else the last; None where there was none."""
+        runs = self.ended_runs or self.runs
+        return runs[-1] if runs else None
+
+    @property
+    def memory_kind(self) -> str:
+        """What `memory_bytes` is of this lane, in words."""
+        if self.device == "cuda":
+            return "VRAM reserved"
+        return "RAM peak" if self.device else "memory"
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """What the lane holds where its weights are: peak VRAM reserved on a GPU, else peak RAM over the imports."""
+        return self.peak_vram("reserved") if self.device == "cuda" else self.peak_ram_bytes
+
+    @property
+    def peak_ram_bytes(self) -> int | None:
+        """The largest RAM peak over the imports, of the runs and the load."""
+        return _largest([run.ram.rss_peak if run.ram else None for run in self.runs] + [self.load.peak_ram_bytes if self.load else None])
+
+    def peak_vram(self, kind: str) -> int | None:
+        """The largest VRAM figure of a kind ("reserved", "allocated", "device"), of the runs and the load, in bytes."""
+        found = [run.vram for run in self.runs] + [self.load.peak_vram if self.load else None]
+        return _largest([getattr(vram, kind) for vram in found if vram])
+
+    @property
+    def at_rest_bytes(self) -> float | None:
+        """The lane process's own RAM after a run (USS, imports included), the median over its runs."""
+        return over(run.ram.uss if run.ram else None for run in self.runs)
+
+
+def _largest(values: Sequence[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One lane against the reference: ratios (other / reference, None where there is none to give), and where the answers part."""
+
+    reference: str
+    other: str
+    total: float | None
+    decode: float | None
+    ttft: float | None
+    load: float | None
+    memory: float | None
+    identical: bool
+    first_divergence: int | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The pairs; `identical` and `first_divergence` hold for all of them."""
+
+    pairs: tuple[Pair, ...]
+    device_effect: float | None
+    precision_effect: float | None
+    identical: bool | None
+    first_divergence: int | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """The row of a prompts file that a record answers: its line, and the answer hoped for."""
+
+    line: int
+    expected: str | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """A comparison: one prompt, answered by each of `lanes` (by name)."""
+
+    created: str
+    model: Model
+    request: RequestRecord
+    environment: Environment
+    lanes: Mapping[str, LaneRecord]
+    verdict: Verdict
+    quality: Quality | NoQuality | None = None
+    row: Row | None = None
