@@ -42,7 +42,7 @@ class AnswerQuality:
 
 def answer_span(run: Progress) -> Span:
     """Prompt and answer of a finished run, the answer to be scored; raises InferenceError when there is no answer."""
-    if run.done is None or not run.done.token_ids or not run.prompt_ids or run.no_text:
+    if run.done is None or not run.done.token_ids or not run.prompt_ids:
         raise InferenceError("There is no full-precision answer to score. Ask again, and let it write at least one token.")
     return Span(run.prompt_ids + run.done.token_ids, len(run.prompt_ids))
 

@@ -15,7 +15,6 @@ from inference.errors import InferenceError
 from inference.events import Request
 from inference.quality.answers import answer_span, fork_of
 from inference.quality.scorer import Piece, Say, Scorer, choose, pieces, quality_of, shown_of
-from inference.record.model import Record
 from inference.record.scores import Answers, Flips, PromptFork, Quality, Unanswered
 from inference.series.expected import WAYS, flips
 from inference.series.prompts import Prompt
@@ -42,7 +41,7 @@ def quality_of_prompts(engine: Engine, prompts: Sequence[Prompt], request: Reque
         left_out.append(Unanswered(index, prompts[index].line, lane, error))
         say(left_out[-1].words())
 
-    answered = _answer(engine, prompts, request, say, leave_out)
+    answered = _answer([reference, *others], prompts, request, say, leave_out)
     scored = _score(reference, others, answered, say, leave_out)
     if not scored:
         raise InferenceError(f"Not one prompt could be answered and scored. {left_out[0].words() if left_out else ''}")
@@ -54,8 +53,11 @@ def quality_of_prompts(engine: Engine, prompts: Sequence[Prompt], request: Reque
     )  # fmt: skip
 
 
-def _answer(engine: Engine, prompts: Sequence[Prompt], request: Request, say: Say, leave_out: LeaveOut) -> list[Answered]:
-    """Those that every lane answered; ends early where a lane can answer no more at all."""
+def _answer(lanes: Sequence[Scorer], prompts: Sequence[Prompt], request: Request, say: Say, leave_out: LeaveOut) -> list[Answered]:
+    """Those that every lane answered; ends early where a lane can answer no more at all.
+
+    An answer that nobody can read counts like any other: to leave it out would hide what 4 bits did.
+    """
     answered: list[Answered] = []
     latest: list[Runs] = []
 
@@ -64,21 +66,18 @@ def _answer(engine: Engine, prompts: Sequence[Prompt], request: Request, say: Sa
 
     series = Series(prompts)
     say("warming up")
-    for index, record in enumerate(series.run(engine, request, quality=keep)):
+    for index, record in enumerate(series.run(lanes[0].engine, request, quality=keep)):
         say(f"answered {index + 1} of {len(prompts)}")
-        lane = _without_answer(record)
-        if lane is None:
-            answered.append(Answered(index, latest[0]))
+        runs = latest[0]
+        failed = next((lane for lane in lanes if runs[lane.key].done is None), None)
+        if failed is None:
+            answered.append(Answered(index, runs))
             continue
-        leave_out(index, lane, record.lanes[lane].runs[-1].error or "It was stopped.")
-        if not record.lanes[lane].available:  # every other prompt would fail as well, after the other lanes' time
-            say(f"{lane} can't answer any more, so the file ends here.")
+        leave_out(index, failed.name, runs[failed.key].error or "It gave no answer.")
+        if not record.lanes[failed.name].available:  # every other prompt would fail as well, after the other lanes' time
+            say(f"{failed.name} can't answer any more, so the file ends here.")
             series.stop.set()
     return answered
-
-
-def _without_answer(record: Record) -> str | None:
-    return next((name for name, lane in record.lanes.items() if not lane.n), None)
 
 
 def _score(reference: Scorer, others: Sequence[Scorer], answered: Sequence[Answered], say: Say, leave_out: LeaveOut) -> list[Answered]:

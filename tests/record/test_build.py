@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
+from inference.events import Failed, Prefill, Text
 from inference.progress import Progress
+from inference.record.markdown import markdown
 from inference.record.summary import summary_lines
 from inference.record.table import table_rows, text_table
 from inference.record.verdict import verdict_text
@@ -82,3 +86,74 @@ def test_a_run_that_was_stopped_is_not_what_the_others_are_held_against():
 def test_every_claim_of_the_verdict_has_its_numbers():
     text = verdict_text(record_of(cuda_nf4=ended(100), cpu_fp32=ended(10)))
     assert "(100 tok/s against 10.0 tok/s)" in text and "(100 ms against 100 ms)" in text and "(600 B against 3.9 KiB)" in text
+
+
+# ---- runs that gave no whole answer
+
+
+def broken_off():
+    progress = Progress(0.0)
+    for event in (Prefill("r", (1, 2, 3, 4), "chat", 1.0), Text("r", "We", 1, 0.25), Text("r", " have", 2, 0.5), Failed("r", "It died.")):
+        progress = progress.apply(event, 2.0)
+    return progress
+
+
+def unreadable(tps):
+    return replace(ended(tps), text="<|im_end|>", done=replace(ended(tps).done, text="<|im_end|>"))
+
+
+def cells(record):
+    return {row.title: row.cells for row in table_rows(record)}
+
+
+def test_a_failed_run_keeps_its_first_token_and_what_it_wrote_in_no_comparison():
+    record = record_of(cpu_nf4=broken_off(), cpu_fp32=ended(10))
+    lane = record.lanes["cpu:nf4"]
+    (run,) = lane.runs
+    assert (run.finish_reason, run.new_tokens, run.prompt_tokens, run.text) == ("failed", 2, 4, "We have")
+    assert (run.ttft_s, run.total_s, run.decode_tps) == (0.25, 0.5, 4.0)
+    assert lane.n == 0 and lane.median.ttft_s is None and record.verdict.pairs == ()
+    assert cells(record)["First token"][0] == "250 ms (of a run that failed; not counted)"
+
+
+def test_an_error_is_no_response_and_has_a_row_of_its_own_only_where_there_is_one():
+    record = record_of(cpu_nf4=broken_off(), cpu_fp32=ended(10))
+    assert cells(record)["Response"] == ("We have\n(the run failed here)", "abc") and cells(record)["Error"] == ("It died.", "none")
+    early = record_of(cpu_nf4=Progress(0.0, "failed", error="It died."), cpu_fp32=ended(10))
+    assert cells(early)["Response"][0] == "(no answer: the run failed)"
+    assert "Error" not in cells(record_of(cpu_nf4=ended(5), cpu_fp32=ended(10)))
+
+
+def test_a_run_without_readable_text_is_a_fault_and_in_no_verdict():
+    record = record_of(cpu_nf4=unreadable(5), cpu_fp32=unreadable(10))
+    for lane in record.lanes.values():
+        (run,) = lane.runs
+        assert lane.n == 0 and run.finish_reason == "failed" and "none of which is readable text" in run.error
+        assert run.token_ids == (1, 2, 3) and run.ttft_s == 0.1, "what was measured is kept"
+    assert record.verdict.identical is None and "identical" not in verdict_text(record) and "times" not in markdown(record).split("# Summary")[1]
+    both = record_of(cpu_nf4=[unreadable(5), ended(5)], cpu_fp32=[ended(10), ended(10)])
+    assert both.lanes["cpu:nf4"].n == 1 and "not counted: 1 run that failed" in cells(both)["Conditions"][0]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words"),
+    [
+        (("length", "length"), "The answers are identical, token for token. Both were cut at the limit of 50 tokens."),
+        (("length", "stop"), "The answer of 4-bit NF4 on the CPU was cut at the limit of 50 tokens."),
+        (("stop", "length"), "The answer of FP32 on the CPU was cut at the limit of 50 tokens."),
+    ],
+)
+def test_an_answer_that_was_cut_is_not_said_to_have_ended_by_itself(reasons, words):
+    record = record_of(cpu_nf4=ended(5, reason=reasons[0]), cpu_fp32=ended(10, reason=reasons[1]))
+    assert words in verdict_text(record)
+    ends = {"stop": "end: by itself", "length": "end: cut at the token limit"}
+    for cell, reason in zip(cells(record)["Conditions"], reasons, strict=True):
+        assert ends[reason] in cell
+    for cell, reason in zip(cells(record)["Response"], reasons, strict=True):
+        assert cell == ("abc\n(cut at the token limit)" if reason == "length" else "abc")
+    shown = markdown(record) + verdict_text(record)
+    assert "ended by themselves" not in shown and "by itself" not in verdict_text(record)
+
+
+def test_answers_that_ended_are_not_said_to_be_cut():
+    assert "cut" not in verdict_text(record_of(cpu_nf4=ended(5), cpu_fp32=ended(10)))

@@ -37,6 +37,17 @@ def test_jsonl_takes_prompt_and_expected_and_tells_bad_lines(tmp_path):
     assert [row.reason for row in skipped.rows][:2] == ["not JSON", "not a JSON object"]
 
 
+def test_a_blank_expected_is_no_expectation(tmp_path):
+    rows = [
+        '{"prompt": "a", "expected": "  "}',
+        '{"prompt": "b", "expected": "\\n\\t"}',
+        '{"prompt": "c", "expected": 0}',
+        '{"prompt": "d", "expected": " x "}',
+    ]
+    assert [prompt.expected for prompt in read(tmp_path, "a.jsonl", "\n".join(rows))[0]] == [None, None, "0", " x "]
+    assert [prompt.expected for prompt in read(tmp_path, "a.csv", "prompt,expected\na,  \nb,x\n")[0]] == [None, "x"]
+
+
 def test_csv_rows_know_the_line_they_begin_on(tmp_path):
     prompts, skipped = read(tmp_path, "a.csv", 'expected,Prompt\nx,"two\nlines"\n,plain\ny,\n,\nz,"quoted, comma"\n')
     assert prompts == [Prompt(2, "two\nlines", "x"), Prompt(4, "plain"), Prompt(7, "quoted, comma", "z")]

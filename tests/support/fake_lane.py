@@ -4,7 +4,7 @@
 every answer; keyed by lane (or "*"): load_s, first_s, token_s, tokens, chunk (tokens per text event), fail_at, die_at
 (token numbers), say (the words to repeat), hello_s (delay before it says what it is), dies_at_start, hold_at (the token
 before which it waits, until a later script says otherwise or it is stopped), fork_at (the token from which it writes
-other ids and the words fork_say), kld (what it says when it scores, repeated), margin (between its first and second choice).
+other ids and the words fork_say), fails_on (a prompt that holds this text fails), kld (what it says when it scores, repeated), margin (between its first and second choice).
 """
 
 from __future__ import annotations
@@ -77,6 +77,9 @@ class FakeLane:
         self.script = script = self.read_script()
         watch = Stopwatch()
         limit = min(request["max_new_tokens"], script.get("tokens", 12))
+        if script.get("fails_on", "\0") in request["prompt"]:
+            emit(Failed(run_id, "The scripted lane can't answer this one."))
+            return
         emit(Prefill(run_id, (1, 2, 3, 4), request["format"], watch.start()))
         text, pending, ids = "", "", []
         for n in range(1, limit + 1):

@@ -1,0 +1,77 @@
+"""A prompts file scored over scripted lanes: a prompt that one lane can't answer is told and left out, and the rest is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from inference.engine.engine import Engine
+from inference.errors import InferenceError
+from inference.events import Request
+from inference.quality.prompts import quality_of_prompts
+from inference.record.export import quality_as_json
+from inference.record.quality import quality_table
+from inference.series.prompts import Prompt
+from inference.settings import Settings
+from tests.support.page_fixtures import start_fake_lane
+
+QUICK = {"load_s": 0, "first_s": 0.001, "token_s": 0.001, "tokens": 3}
+PROMPTS = [Prompt(1, "one", "we have chicken"), Prompt(3, "too long", "we have"), Prompt(4, "three"), Prompt(6, "four", "nothing")]
+LANES = ("cpu:nf4", "cpu:fp32")
+
+
+@pytest.fixture
+def measure() -> Iterator[object]:
+    """Scores `PROMPTS` on lanes with these scripts; gives the quality and what was said."""
+    engines = []
+
+    def measured(**scripts):
+        script = {"*": QUICK, **{name.replace("_", ":"): {**QUICK, **each} for name, each in scripts.items()}}
+        engines.append(Engine(Settings(lanes=LANES), lambda lane, settings: start_fake_lane(lane, settings, FAKE_LANE=json.dumps(script))))
+        engines[-1].start()
+        said: list[str] = []
+        try:
+            return quality_of_prompts(engines[-1], PROMPTS, Request("-", max_new_tokens=5), said.append), said
+        except InferenceError as error:
+            return error, said
+
+    yield measured
+    for engine in engines:
+        engine.close()
+
+
+@pytest.mark.parametrize(("lane", "name"), [("cpu_nf4", "cpu:nf4"), ("cpu_fp32", "cpu:fp32")])
+def test_a_prompt_that_one_lane_can_not_answer_is_told_and_the_others_are_scored(measure, lane, name):
+    quality, said = measure(**{lane: {"fails_on": "long"}})
+    sentence = f"Line 3 is in no figure: {name}: The scripted lane can't answer this one."
+    assert sentence in said and sentence in quality_table(quality)
+    assert quality.figures.positions == 9 and [row.prompt for row in quality.unanswered] == [1]
+    assert quality.answers.n == 3 and [fork.prompt for fork in quality.answers.each] == [0, 2, 3]
+    held = quality.expected["contains"]
+    assert (held.answers, held.right_reference) == (2, 1), "the prompt left out is judged by nobody"
+    json.dumps(quality_as_json(quality), allow_nan=False)
+
+
+def test_indices_are_those_of_the_file_whatever_was_left_out(measure):
+    quality, _ = measure(cpu_nf4={"fork_at": 2, "fails_on": "long"})
+    assert quality.expected["exact"].right_to_wrong == (0,) and {fork.first_divergence for fork in quality.answers.each} == {1}
+
+
+def test_an_answer_that_nobody_can_read_is_scored_like_any_other(measure):
+    quality, _ = measure(cpu_nf4={"say": "<pad>"})
+    assert quality.answers.n == 4 and quality.unanswered == () and quality.expected["contains"].right_to_wrong == (0, 1)
+
+
+def test_answers_that_can_not_be_scored_are_told_and_without_any_there_is_a_sentence(measure):
+    error, said = measure(cpu_nf4={"score_fails": "The logits are not finite."})
+    assert "Not one prompt could be answered and scored. Line 1" in str(error) and "not finite" in str(error)
+    assert sum("is in no figure" in words for words in said) == len(PROMPTS)
+
+
+def test_a_lane_that_can_answer_nothing_ends_the_file_at_the_first_prompt(measure):
+    error, said = measure(cpu_nf4={"dies_at_start": True})
+    assert "Not one prompt could be answered" in str(error)
+    assert [words for words in said if words.startswith("answered")] == ["answered 1 of 4"]
+    assert "cpu:nf4 can't answer any more, so the file ends here." in said
