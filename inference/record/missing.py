@@ -22,7 +22,7 @@ def why(lane: LaneRecord, key: str) -> str:
     if lane.device is None:
         return "the lane was not loaded"
     if key.startswith("vram"):
-        if lane.device != "cuda":
+        if not lane.on_gpu:
             return "this lane uses no GPU"
         return "the driver gives no figure for this process" if key == "vram.device" and lane.n else "not measured"
     if key in ("load", "weights_bytes"):

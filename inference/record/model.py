@@ -155,6 +155,11 @@ class LaneRecord:
         return name if name and not self.precision else lane_title(self.precision or "", self.device or "")
 
     @property
+    def on_gpu(self) -> bool:
+        """Whether the loaded lane's weights are on a GPU."""
+        return self.device == "cuda"
+
+    @property
     def ended_runs(self) -> list[RunRecord]:
         """The runs that count."""
         return [run for run in self.runs if run.counted]
@@ -168,14 +173,14 @@ class LaneRecord:
     @property
     def memory_kind(self) -> str:
         """What `memory_bytes` is of this lane, in words."""
-        if self.device == "cuda":
+        if self.on_gpu:
             return "VRAM reserved"
         return "RAM peak" if self.device else "memory"
 
     @property
     def memory_bytes(self) -> int | None:
         """What the lane holds where its weights are: peak VRAM reserved on a GPU, else peak RAM over the imports."""
-        return self.peak_vram("reserved") if self.device == "cuda" else self.peak_ram_bytes
+        return self.peak_vram("reserved") if self.on_gpu else self.peak_ram_bytes
 
     @property
     def peak_ram_bytes(self) -> int | None:

@@ -17,7 +17,7 @@ def load_call(lane: LaneRecord) -> str:
     if not lane.precision:
         return ""
     dtype = _dtype(lane)
-    device_map = '{"": 0}' if lane.device == "cuda" else '"cpu"'
+    device_map = '{"": 0}' if lane.on_gpu else '"cpu"'
     parts = [_source(lane), f"device_map={device_map}", f"dtype=torch.{dtype}"]
     if found := lane.quantization:
         double = ", bnb_4bit_use_double_quant=True" if found.get("double") else ""

@@ -50,7 +50,7 @@ def table_rows(record: Record) -> list[Row]:
 
 def _hardware(record: Record, lane: LaneRecord) -> str:
     found = record.environment
-    if lane.device == "cuda":
+    if lane.on_gpu:
         return f"{found.gpu or 'CUDA device'}, {size(found.gpu_memory_bytes)}\ndriver {found.driver or UNKNOWN}"
     if lane.device is None:
         return f"{UNKNOWN} ({lane.reason or why(lane, 'load')})"
@@ -123,7 +123,7 @@ def _ram(record: Record, lane: LaneRecord) -> str:
 
 
 def _vram(record: Record, lane: LaneRecord) -> str:
-    if lane.device != "cuda":
+    if not lane.on_gpu:
         return f"{UNKNOWN} ({why(lane, 'vram')})"
     words = (("reserved", "reserved"), ("allocated", "allocated"), ("device", "by the driver (CUDA context included)"))
     return "\n".join(f"{shown(lane.peak_vram(key), size, lane, f'vram.{key}')} {word}" for key, word in words)

@@ -138,6 +138,15 @@ def test_marks_qualify_the_figures():
     assert "Speed n/a" in words and "cold run" in words and "contended" in words and "end cut at the token limit" in words
 
 
+@pytest.mark.parametrize("end", [Failed("r1", "It died."), Done("r1", "stopped", "Hello you", (), 0, Timings())])
+def test_a_run_that_broke_off_keeps_the_figures_of_the_tokens_that_came(end):
+    progress = Progress(0.0)
+    for event in (Prefill("r1", (1, 2), "chat", 0.0), Text("r1", "Hello", 1, 0.02), Text("r1", " you", 2, 0.12), end):
+        progress = progress.apply(event, 1.0)
+    words = shown(render.badges(status(facts=FACTS), progress))
+    assert "First token 20 ms" in words and "Speed 10.0 tok/s" in words and "Total 120 ms" in words
+
+
 def test_a_model_name_can_not_leave_its_badge():
     facts = LaneFacts(**{**FACTS.__dict__, "model_id": "<img src=x>${alert(1)}", "device_name": "${x}<b>"})
     assert not set("${}`") & set(render.head(status(facts=facts)) + render.badges(status(facts=facts)))
