@@ -67,7 +67,8 @@ class Environment:
 class RunRecord:
     """One run of a lane. `finish_reason` is stop, length, stopped or failed; a run without readable text has failed.
 
-    A run that was stopped or failed keeps the figures of the tokens that came.
+    A run that was stopped or failed keeps the figures of the tokens that came. `path_reason` says why it was not decoded by the
+    lane's faster path, where there is one.
     """
 
     text: str
@@ -88,6 +89,7 @@ class RunRecord:
     vram: Vram | None
     ram: Ram | None
     path: str | None
+    path_reason: str | None
     warm: bool | None
     alone: bool | None
 
@@ -125,7 +127,10 @@ def over(values: Iterable[float | None], way: Callable[[Sequence[float]], float]
 
 @dataclass(frozen=True)
 class LaneRecord:
-    """One lane of a comparison: what it is, its last load (whoever caused it), its runs, and their figures (of `n` counted runs)."""
+    """One lane of a comparison: what it is, its last load (whoever caused it), its runs, and their figures (of `n` counted runs).
+
+    `fast_used`: our own faster ways in use; `fast_why_not`: of each other one that is for this lane, why not.
+    """
 
     available: bool
     reason: str | None
@@ -142,6 +147,8 @@ class LaneRecord:
     threads: int | None
     kept_16bit: tuple[str, ...] | None
     weights_bytes: int | None
+    fast_used: tuple[str, ...] | None
+    fast_why_not: Mapping[str, str] | None
     path_pending: bool
     load: LoadFigures | None
     runs: tuple[RunRecord, ...]

@@ -167,15 +167,23 @@ def conditions(record: Record, lane: LaneRecord) -> str:
         return UNKNOWN
     alone = {True: "alone", False: "contended", None: "alone or not: unknown"}[run.alone]
     warm = {True: "warm run", False: "cold run (first since the load)", None: "warm or cold: unknown"}[run.warm]
-    pending = " (a faster one was still being made ready)" if lane.path_pending else ""
+    reasons = "; ".join(dict.fromkeys(each.path_reason for each in lane.runs if each.path_reason))
+    why_slow = f" ({reasons})" if reasons else " (a faster one was still being made ready)" if lane.path_pending else ""
     paths = sorted({each.path for each in lane.runs if each.path}) or [UNKNOWN]
     others = len(lane.runs) - lane.n
     rest = f", not counted: {count(others, 'run')} that failed or was stopped" if lane.n and others else ""
     return (
         f"{record.request.mode}, {alone}, {warm}\n"
-        f"path {' and '.join(paths)}{pending}, kernel {lane.kernel or UNKNOWN}\n"
+        f"path {' and '.join(paths)}{why_slow}, kernel {lane.kernel or UNKNOWN}\n"
         f"n {lane.n}, end: {ends.WORDS[run.finish_reason]}{rest}"
     )
+
+
+def _faster_ways(record: Record, lane: LaneRecord) -> str:
+    if lane.fast_used is None:
+        return UNKNOWN
+    left_out = [f"not {name}: {reason}" for name, reason in (lane.fast_why_not or {}).items()]
+    return "\n".join([", ".join(lane.fast_used) or "none in use", *left_out])
 
 
 def _dependencies(record: Record, lane: LaneRecord) -> str:
@@ -203,6 +211,7 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
     ("Error", _error),
     ("Quality", _quality),
     ("Conditions", conditions),
+    ("Our faster ways", _faster_ways),
     ("Dependencies", _dependencies),
 )
 

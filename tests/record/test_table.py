@@ -119,6 +119,16 @@ def test_a_lane_that_was_never_loaded_is_said_to_be_so():
     assert cells(record, "VRAM")[0] == "n/a (the lane was not loaded)"
 
 
+def test_a_faster_way_that_is_not_used_says_why_in_the_table_and_the_json():
+    lane = replace(status("cpu:fp32"), facts=replace(status("cpu:fp32").facts, fast_used=("products",), fast_why_not={"compiled": "no compiler"}))
+    slow = replace(ended(10), done=replace(ended(10).done, path_reason="compiled: no compiler"))
+    record = build_record([lane], Request("hi"), "together", {"cpu:fp32": [slow]})
+    assert cells(record, "Our faster ways") == ("products\nnot compiled: no compiler",)
+    assert "path eager (compiled: no compiler)" in cells(record, "Conditions")[0]
+    found = as_json(record)["lanes"]["cpu:fp32"]
+    assert found["fast_why_not"] == {"compiled": "no compiler"} and found["runs"][0]["path_reason"] == "compiled: no compiler"
+
+
 def test_json_read_back_is_the_same_record():
     records = [record_of(cuda_nf4=ended(100), cpu_fp32=ended(10)), record_of(cpu_nf4=ended(5), cpu_fp32=ended(10))]
     assert json.loads(to_json(records[:1])) == as_json(records[0])
