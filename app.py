@@ -18,7 +18,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NoReturn
 
-from inference.engine.engine import Engine, Starter
+from inference.engine.dispatch import Starter
+from inference.engine.engine import Engine
 from inference.engine.process import start_worker
 from inference.errors import InferenceError
 from inference.settings import VARIABLES, Settings, from_env

@@ -75,7 +75,7 @@ class Progress:
                 return replace(decoding, text=self.text + event.delta, n=event.n, t_first_s=first, t_last_s=event.t_s)
             case Done():
                 phase = "stopped" if event.finish_reason == "stopped" else "done"
-                return replace(self._enter(phase, now), text=event.text, n=len(event.token_ids) or self.n, done=event)
+                return replace(self._enter(phase, now), text=event.text or self.text, n=len(event.token_ids) or self.n, done=event)
             case Failed():
                 return replace(self._enter("failed", now), error=event.message)
         return self

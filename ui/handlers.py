@@ -130,7 +130,7 @@ class LaneColumn:
         """The run's progress, at most every FRAME_S, each new phase at once, the last always; a fault becomes the last."""
         yield progress
         try:
-            with closing(self.page.engine.events(run.id)) as events:
+            with closing(self.page.engine.events(run)) as events:
                 frame_at = self.page.clock()
                 for event in events:
                     now = self.page.clock()

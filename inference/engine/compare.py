@@ -129,7 +129,7 @@ def _stop_all(engine: Engine, comparison: Comparison) -> None:
 def follow(engine: Engine, run: Run) -> Iterator[Progress]:
     """The run's progress after each event and at each tick; closing the iterator stops the run."""
     progress = Progress(since=time.perf_counter())
-    events = engine.events(run.id)
+    events = engine.events(run)
     try:
         for event in events:
             progress = progress.apply(event, time.perf_counter())

@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -32,7 +33,7 @@ class LaneProcess:
     """One running child; `on_event` and `on_exit` are called from its reader thread."""
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
-        self._write_lock = threading.Lock()
+        self._to_write: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, encoding="utf-8",
             start_new_session=True,
@@ -40,28 +41,40 @@ class LaneProcess:
         self.pid = self._child.pid
 
     def watch(self, on_event: Callable[[Event], None], on_exit: Callable[[int], None]) -> None:
-        """Begin to read the child's events."""
+        """Begin to read the child's events and to write it what was sent."""
+        threading.Thread(target=self._write, name=f"to-lane-{self.pid}", daemon=True).start()
         threading.Thread(target=self._read, args=(on_event, on_exit), name=f"lane-{self.pid}", daemon=True).start()
 
     def _read(self, on_event: Callable[[Event], None], on_exit: Callable[[int], None]) -> None:
         assert self._child.stdout is not None
-        for line in self._child.stdout:
-            try:
-                event = decode(line)
-            except (ValueError, TypeError):
-                log.warning("a lane wrote a line that is no event (%d characters)", len(line))
-                continue
-            on_event(event)
+        try:
+            for line in self._child.stdout:
+                try:
+                    event = decode(line)
+                except (ValueError, TypeError):
+                    log.warning("a lane wrote a line that is no event (%d characters)", len(line))
+                    continue
+                on_event(event)
+        except Exception:
+            # Nobody would read this child any more, and its lane would never answer again.
+            log.exception("an event of lane process %d could not be taken; the process is ended", self.pid)
+            self.kill()
         on_exit(self._child.wait())
 
     def send(self, **message: object) -> None:
-        """Write one request; a child that is gone is told by `on_exit`, not here."""
+        """Hand over one request, at once; a child that is gone is told by `on_exit`, not here."""
+        self._to_write.put(json.dumps(message))
+
+    def _write(self) -> None:
+        # A thread of its own: a pipe takes 64 KiB, and a child that does not read (stopped, or busy where it holds
+        # the GIL) would hold up whoever sends it a long prompt, which is the engine under its lock.
         stdin = self._child.stdin
         assert stdin is not None
         try:
-            with self._write_lock:
-                stdin.write(json.dumps(message) + "\n")
-                stdin.flush()
+            with stdin:
+                for line in iter(self._to_write.get, None):
+                    stdin.write(line + "\n")
+                    stdin.flush()
         except (OSError, ValueError):
             log.info("lane process %d no longer reads", self.pid)
 
@@ -72,11 +85,7 @@ class LaneProcess:
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Let the child end by closing its input; kill it if it doesn't within `timeout_s`."""
-        try:
-            if self._child.stdin:
-                self._child.stdin.close()
-        except OSError:
-            log.debug("stdin of lane process %d was closed", self.pid)
+        self._to_write.put(None)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(timeout_s)
         self.kill()
@@ -102,3 +111,8 @@ def why_it_died(returncode: int) -> str:
     if returncode < 0:
         return f"The lane's process crashed (signal {-returncode}). The text so far is kept; ask again to start it anew, and see the log for the trace."
     return f"The lane's process ended unexpectedly (exit code {returncode}). Ask again to start it anew, and see the log for the reason."
+
+
+def why_it_did_not_start(error: OSError | RuntimeError) -> str:
+    """A sentence for a child that the system would not start."""
+    return f"The lane's process could not be started ({error}). Free memory or end other programs, then ask again."

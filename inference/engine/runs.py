@@ -1,44 +1,21 @@
-"""Runs, comparisons and lanes as the engine keeps them, and the rule for who may start.
+"""Runs, comparisons and lanes as the engine keeps them.
 
-Pure bookkeeping under the engine's lock: no process, no thread, no clock of its own. A comparison's runs are
-accepted together; `may_start` decides in first-come order, so that a run in turn has the machine to itself.
+Pure bookkeeping under the engine's lock: no process, no thread, no clock of its own.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from dataclasses import dataclass, field, replace
 
-from inference.events import ENDS, AnyRequest, Done, Hello, LaneFacts, Loaded, LoadFigures, Loading, Request, RunEvent, Text
+from inference.engine.inbox import Inbox
+from inference.events import ENDS, AnyRequest, Done, Hello, LaneFacts, Loaded, LoadFigures, Loading, Request, RunEvent
+from inference.lanes import LaneName
 from inference.status import LOADING_STATES, LaneStatus
 from inference.timing import Timings, overlap_s
 
-ACTIVE_STATES = (*LOADING_STATES, "busy")
-
-
-class Inbox:
-    """A run's events on their way to its reader; a text joins one that still waits, so no reader falls behind."""
-
-    def __init__(self) -> None:
-        self._events: deque[RunEvent] = deque()
-        self._filled = threading.Condition()
-
-    def put(self, event: RunEvent) -> None:
-        """Add an event; never blocks."""
-        with self._filled:
-            last = self._events[-1] if self._events else None
-            if isinstance(event, Text) and isinstance(last, Text) and last.n > 1:  # the first stays alone: its stamp is a figure
-                self._events[-1] = replace(event, delta=last.delta + event.delta)
-            else:
-                self._events.append(event)
-            self._filled.notify()
-
-    def get(self, timeout_s: float) -> RunEvent | None:
-        """The next event, or None when none came within `timeout_s`."""
-        with self._filled:
-            self._filled.wait_for(lambda: self._events, timeout_s)
-            return self._events.popleft() if self._events else None
+STARTING = Loading("starting its process")
+LOADING_AGAIN = Loading("starting")
+CANT_RUN = "This lane can't run here; see `python -m inference doctor`."
 
 
 @dataclass
@@ -60,10 +37,10 @@ class Comparison:
 
 @dataclass(eq=False)
 class Run:
-    """One lane answering one prompt, from acceptance to its last event."""
+    """One lane answering one prompt, from acceptance to its last event; `t_first` is when nobody was before it any more."""
 
     id: str
-    lane: Lane
+    lane: LaneSlot
     comparison: Comparison
     t_accept: float
     inbox: Inbox = field(default_factory=Inbox)
@@ -74,21 +51,19 @@ class Run:
     ended: bool = False
     contended: bool = False
     began: bool = False
-    position: tuple[int, str] | None = None
-    text: str = ""
+    place: tuple[int, str] | None = None
+    t_first: float | None = None
 
     def put(self, event: RunEvent) -> None:
         """Hand an event to the reader; nothing follows a Done or Failed."""
         if self.ended:
             return
         self.ended = isinstance(event, ENDS)
-        if isinstance(event, Text):
-            self.text += event.delta
         self.inbox.put(event)
 
     def stopped(self) -> Done:
-        """The end of a run whose lane can't tell how far it came: not begun yet, or ended for not answering."""
-        return Done(self.id, "stopped", self.text, (), 0, Timings(), alone=not self.contended)
+        """The end of a run whose lane can't tell how far it came: not begun yet, or ended for not answering; its text is what its reader has."""
+        return Done(self.id, "stopped", "", (), 0, Timings(), alone=not self.contended)
 
     def with_waits(self, done: Done) -> Done:
         """`done` with its waits split into the turn, the load and the queue (each second counted once)."""
@@ -112,11 +87,11 @@ class Run:
 
 
 @dataclass(eq=False)
-class Lane:
-    """A lane's place in the engine: `key` as configured, `name` as its process says it really is."""
+class LaneSlot:
+    """One lane: `key` as configured, `name` as its process says it really is; `current` is the run it answers."""
 
     key: str
-    name: str
+    name: LaneName
     state: str = "off"
     reason: str | None = None
     hello: Hello | None = None
@@ -132,31 +107,43 @@ class Lane:
     @property
     def device(self) -> str | None:
         """ "cuda" or "cpu"; None while an automatic lane has not said which it is."""
-        device = self.name.split(":")[0]
-        return None if device == "auto" else device
+        return None if self.name.automatic else self.name.device
 
     @property
     def keeps_loaded(self) -> bool:
         """4-bit lanes are loaded at start and again after a death; the others at their first prompt."""
-        return self.key.endswith(":nf4")
+        return self.name.four_bit
+
+    @property
+    def available(self) -> bool:
+        """Whether the lane's device is there, as far as its process has said."""
+        return self.hello is None or self.hello.available
+
+    @property
+    def loading(self) -> bool:
+        """Whether its process is on its way up."""
+        return self.state in LOADING_STATES
+
+    @property
+    def active(self) -> bool:
+        """Whether it takes its device's time: it loads, or has a run."""
+        return self.loading or self.current is not None
 
     def status(self, waiting: int) -> LaneStatus:
         """A snapshot for readers outside the engine; `waiting` runs are queued for this lane."""
-        available = self.hello is None or self.hello.available
         return LaneStatus(
-            self.key, self.name, self.state, self.reason, available, self.hello, self.facts, self.load, self.progress, waiting, self.path_pending
+            self.key, str(self.name), self.state, self.reason, self.available, self.hello, self.facts, self.load, self.progress, waiting, self.path_pending
         )  # fmt: skip
 
-    def closed_loads(self, now: float) -> list[tuple[float, float]]:
-        """The loading spans so far, one that is still open ending at `now`."""
-        return [(low, now if high is None else high) for low, high in self.loads]
+    def at_rest(self) -> str:
+        """The state of a lane whose process lives and which neither loads nor failed."""
+        return "busy" if self.current else "ready" if self.facts else "off"
 
     def take_hello(self, hello: Hello, now: float) -> None:
         """The process says which lane it is, and whether it can run."""
-        self.hello, self.name = hello, hello.lane
+        self.hello, self.name = hello, LaneName.parse(hello.lane)
         if not hello.available:
-            self.state, self.reason = "failed", hello.reason
-            self.load_ended(now)
+            self.failed(hello.reason or CANT_RUN, now)
 
     def take_load(self, loaded: Loaded, now: float) -> None:
         """The model is usable; said again by the same process when a faster path has been made ready."""
@@ -164,67 +151,53 @@ class Lane:
         self.facts, self.load, self.progress = loaded.facts, replace(loaded.load, cold=cold), None
         self.ever_loaded, self.path_pending = True, loaded.path_pending
         self.load_ended(now)
-        self.state = "busy" if self.current else "ready"
+        self.state = self.at_rest()
 
-    def load_began(self, now: float) -> None:
-        """Open a loading span, unless one is open."""
+    def starts(self, now: float) -> None:
+        """A new process is being started."""
+        self.state, self.reason = "starting", None
+        self.load_began(now, STARTING)
+
+    def loads_again(self, now: float) -> None:
+        """The process that lives is about to load."""
+        self.state, self.reason = "loading", None
+        self.load_began(now, LOADING_AGAIN)
+
+    def takes(self, run: Run, now: float) -> None:
+        """The run is the lane's from now on."""
+        self.current, run.t_dispatch = run, now
+        run.t_first = now if run.t_first is None else run.t_first
+
+    def gives_up(self, now: float) -> Run | None:
+        """The lane's run, which is over: it ended, or its lane did."""
+        run, self.current = self.current, None
+        if run:
+            run.t_end = now
+        return run
+
+    def failed(self, reason: str, now: float, refused: bool = False) -> None:
+        """The load can't go on: it failed, or was refused before it began."""
+        self.state, self.reason = ("refused" if refused else "failed"), reason
+        self.load_ended(now)
+
+    def died(self, reason: str, now: float) -> None:
+        """The process is gone."""
+        self.state, self.reason, self.deaths = "off", reason, self.deaths + 1
+        self.facts, self.path_pending = None, False
+        self.load_ended(now)
+
+    def closed_loads(self, now: float) -> list[tuple[float, float]]:
+        """The loading spans so far, one that is still open ending at `now`."""
+        return [(low, now if high is None else high) for low, high in self.loads]
+
+    def load_began(self, now: float, progress: Loading) -> None:
+        """Note how far a load is, and open a loading span, unless one is open."""
+        self.progress = progress
         if not self.loads or self.loads[-1][1] is not None:
             self.loads = [*self.loads[-8:], (now, None)]
 
     def load_ended(self, now: float) -> None:
         """Close the open loading span, if any."""
+        self.progress = None
         if self.loads and self.loads[-1][1] is None:
             self.loads[-1] = (self.loads[-1][0], now)
-
-
-def settle_mode(comparison: Comparison) -> bool:
-    """Turn mode auto into together or in-turn; False while a lane's device is unknown.
-
-    Together where the lanes use different devices, in turn where two would share one and slow each other.
-    """
-    if comparison.mode != "auto":
-        return True
-    lanes = [run.lane for run in comparison.runs.values()]
-    if any(lane.device is None and lane.state in ("off", *LOADING_STATES) for lane in lanes):
-        return False
-    devices = [lane.device or "cpu" for lane in lanes]
-    comparison.mode = "together" if len(set(devices)) == len(devices) else "in-turn"
-    return True
-
-
-def may_start(run: Run, pending: list[Run], lanes: list[Lane]) -> bool:
-    """Whether `run` may begin now: its lane is free, and no run in turn is before it or under way."""
-    lane = run.lane
-    if lane.current is not None or lane.state in LOADING_STATES or not settle_mode(run.comparison):
-        return False
-    before = pending[: pending.index(run)]
-    if any(other.lane is lane for other in before):
-        return False
-    if run.comparison.mode == "in-turn":
-        return not before and not any(other.state in ACTIVE_STATES or other.current for other in lanes if other is not lane)
-    active = [other.current for other in lanes if other.current]
-    return not any(other.comparison.mode in ("in-turn", "auto") for other in (*before, *active) if other.comparison is not run.comparison)
-
-
-def mark_contended(lanes: list[Lane]) -> None:
-    """Note in each run under way that another lane is at work too, where one is."""
-    active = [lane for lane in lanes if lane.state in ACTIVE_STATES or lane.current]
-    for lane in active:
-        if lane.current and len(active) > 1:
-            lane.current.contended = True
-
-
-def waiting(run: Run, pending: list[Run]) -> tuple[int, str]:
-    """How many runs are before `run`, and what it waits for: "load", "turn" or "lane"."""
-    before = pending[: pending.index(run)]
-    comparison, lane = run.comparison, run.lane
-    if comparison.mode == "in-turn":
-        siblings = list(comparison.runs.values())
-        strangers = [other for other in before if other.comparison is not comparison]
-        if any(not other.ended for other in siblings[: siblings.index(run)]):
-            return len(strangers), "turn"
-    else:
-        strangers = [other for other in before if other.lane is lane]
-    if not strangers and lane.state in LOADING_STATES and lane.current is None:
-        return 0, "load"
-    return len(strangers) + bool(lane.current), "lane"

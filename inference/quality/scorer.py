@@ -12,7 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference.engine.engine import OTHER_IDS, Engine
+from inference.engine.dispatch import OTHER_IDS
+from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import Done, Failed, LaneFacts
 from inference.lanes import CPU_FP32, CUDA_BF16
@@ -35,7 +36,7 @@ class Scorer:
     def score(self, request: ScoreRequest) -> Scored:
         """Score when the lane's turn has come; raises InferenceError with the lane's sentence."""
         comparison = self.engine.submit(request, (self.lane,), "in-turn")
-        with closing(self.engine.events(comparison.runs[self.key].id)) as events:
+        with closing(self.engine.events(comparison.runs[self.key])) as events:
             for event in events:
                 match event:
                     case Scored():

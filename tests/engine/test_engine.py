@@ -154,7 +154,7 @@ def test_a_lane_that_does_not_answer_a_stop_is_ended(loaded):
 
 def test_closing_the_iterator_stops_the_run(loaded):
     four, _ = runs(loaded.ask())
-    events = loaded.engine.events(four.id)
+    events = loaded.engine.events(four)
     next(events)
     loaded.lanes["auto:nf4"].begin()
     events.close()

@@ -68,14 +68,16 @@ class FakeProcess:
 
 
 class Stage:
-    """An engine on fake processes and a fake clock; `lanes[key]` is the newest process of a lane."""
+    """An engine on fake processes and a fake clock; `lanes[key]` is the newest process of a lane, `no_start` what starting one raises."""
 
     def __init__(self, lanes: tuple[str, ...] = ("auto:nf4", "cpu:fp32")) -> None:
-        self.clock, self.lanes, self.starts = FakeClock(), {}, []
+        self.clock, self.lanes, self.starts, self.no_start = FakeClock(), {}, [], None
         self.engine = Engine(Settings(lanes=lanes), self._start, self.clock)
         self.engine.start()
 
     def _start(self, lane: str, settings: Settings) -> FakeProcess:
+        if self.no_start:
+            raise self.no_start
         self.starts.append(lane)
         self.lanes[lane] = FakeProcess(lane, self.clock)
         return self.lanes[lane]

@@ -1,0 +1,92 @@
+"""A lane's process: requests that nobody reads, events that can't be taken, and the watch over it all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+import pytest
+
+from inference.engine.process import LaneProcess
+from inference.engine.watch import Watch
+from tests.support.fakes import Stage
+from tests.support.page_fixtures import until
+
+LONG = "x" * 200_000  # what a prompt may have; a pipe takes 65,536 bytes
+DEAF = "import time; time.sleep(60)"
+ECHO = "import sys\nfor line in sys.stdin: print(len(line), file=open(sys.argv[1], 'a'), flush=True)"
+SAYS_LOADING = 'print(\'{"event": "loading", "stage": "x"}\', flush=True); import time; time.sleep(60)'
+
+
+@pytest.fixture
+def start():
+    started = []
+
+    def start_one(code: str, *arguments: str, on_event=lambda event: None) -> tuple[LaneProcess, list[int]]:
+        process, codes = LaneProcess([sys.executable, "-c", code, *arguments], dict(os.environ)), []
+        process.watch(on_event, codes.append)
+        started.append(process)
+        return process, codes
+
+    yield start_one
+    for process in started:
+        process.close(0)
+
+
+def test_a_child_that_does_not_read_holds_nobody_up_and_can_be_ended(start):
+    process, codes = start(DEAF)
+    sender = threading.Thread(target=lambda: [process.send(do="generate", prompt=LONG) for _ in range(20)], daemon=True)
+    sender.start()
+    sender.join(10)
+    assert not sender.is_alive()
+    process.close(0.05)
+    until(lambda: codes == [-signal.SIGKILL], what="the child's end")
+
+
+def test_requests_arrive_whole_and_in_order_once_a_stopped_child_goes_on(start, tmp_path):
+    process, codes = start(ECHO, str(tmp_path / "lengths"))
+    os.kill(process.pid, signal.SIGSTOP)
+    for n in range(5):
+        process.send(prompt=LONG[: 100_000 + n])
+    os.kill(process.pid, signal.SIGCONT)
+    process.close(10)
+    lengths = [int(line) for line in (tmp_path / "lengths").read_text().split()]
+    assert [length - lengths[0] for length in lengths] == list(range(5)) and lengths[0] > 100_000
+    until(lambda: codes == [0], what="an ordinary end")
+
+
+def test_a_child_whose_event_cannot_be_taken_is_ended_and_its_end_is_told(start):
+    def fail(event) -> None:
+        raise KeyError("bug")
+
+    _, codes = start(SAYS_LOADING, on_event=fail)
+    until(lambda: codes == [-signal.SIGKILL], what="the child's end")
+
+
+def test_a_look_that_fails_ends_neither_the_other_looks_nor_the_next():
+    seen = []
+
+    def fail() -> None:
+        seen.append("failed")
+        raise KeyError("bug")
+
+    watch = Watch(fail, lambda: seen.append("looked"))
+    watch.look(), watch.look()
+    assert seen == ["failed", "looked"] * 2
+
+
+def test_an_engine_that_closes_while_runs_are_read_and_stopped_ends_them_all():
+    stage = Stage()
+    runs = [run for _ in range(100) for run in stage.ask(mode="together").runs.values()]
+    ends: list[object] = []
+    readers = [threading.Thread(target=lambda run=run: ends.append(list(stage.engine.events(run))[-1]), daemon=True) for run in runs]
+    for reader in readers:
+        reader.start()
+    for run in runs[:50]:
+        stage.engine.stop(run.id)
+    stage.engine.close()
+    for reader in readers:
+        reader.join(10)
+    assert len(ends) == len(runs)
