@@ -10,7 +10,8 @@ import pytest
 
 from inference.engine.compare import compare
 from inference.engine.engine import Engine
-from inference.events import Request
+from inference.engine.process import LaneProcess, start_worker
+from inference.events import Event, Hello, Request
 from inference.settings import Settings
 from tests.support.page_fixtures import until
 from tests.support.tiny import make_checkpoint
@@ -26,23 +27,25 @@ def kib(pid: int, file: str, *keys: str) -> int:
 
 def test_ram_figures_are_those_of_the_process(tmp_path):
     folder = make_checkpoint(tmp_path / "llama", "llama")
-    engine = Engine(Settings(model_id=str(folder), lanes=("cpu:fp32",), cache_dir=str(tmp_path / "cache"), fast=("compact", "products", "layers", "nf4")))
     after_imports: list[int] = []
-    seen = type(engine)._on_event
 
-    def on_event(lane, process, event) -> None:
-        if type(event).__name__ == "Hello":
-            after_imports.append(kib(process.pid, "status", "VmRSS"))
-        seen(engine, lane, process, event)
+    def start(lane: str, settings: Settings) -> LaneProcess:
+        process = start_worker(lane, settings)
+        watch = process.watch
 
-    engine._on_event = on_event  # type: ignore[method-assign]
-    engine.start()
-    try:
+        def on_event(event: Event, then) -> None:
+            if isinstance(event, Hello):
+                after_imports.append(kib(process.pid, "status", "VmRSS"))
+            then(event)
+
+        process.watch = lambda then, on_exit: watch(lambda event: on_event(event, then), on_exit)  # type: ignore[method-assign]
+        return process
+
+    settings = Settings(model_id=str(folder), lanes=("cpu:fp32",), cache_dir=str(tmp_path / "cache"), fast=("compact", "products", "layers", "nf4"))
+    with Engine(settings, start) as engine:
         record = compare(engine, Request("hello", max_new_tokens=8))
         until(lambda: engine.pids(), what="a process")
         pid = engine.pids()["cpu:fp32"]
         ram = record["lanes"]["cpu:fp32"]["runs"][0]["ram"]
         assert ram["uss"] == pytest.approx(kib(pid, "smaps_rollup", "Private_Clean", "Private_Dirty", "Private_Hugetlb"), rel=0.05)
         assert ram["rss_peak"] + after_imports[0] == pytest.approx(kib(pid, "status", "VmHWM"), rel=0.05)
-    finally:
-        engine.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,16 +66,13 @@ def _check_peers(lanes: Sequence[str], peers: Sequence[str]) -> None:
 def bench_peer(settings: Settings, peer: str, request: Request, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
     """Another way on the same machine, after the lane's processes have ended: its figures, in the same form."""
     side = peer_side(settings, peer)
-    try:
-        side.engine.start()
+    with side.engine:
         for number in range(2 + rounds):
             say(f"{side.lane}: {peer}, " + (f"warm-up {number + 1}" if number < 2 else f"round {number - 1} of {rounds}"))
             done = side.ask(request)
             if number >= 2:
                 side.runs.append(done)
         return side.figures()
-    finally:
-        side.engine.close()
 
 
 def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = (), positions: int = 0) -> dict[str, Any]:
@@ -83,9 +81,9 @@ def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[
     plain, ours = (Side(engine, lane, []) for engine in (Engine(settings, start_plain_worker), Engine(settings)))
     others = {peer: peer_side(settings, peer) for peer in peers}
     sides = {"plain": plain, "ours": ours, **others}
-    try:
+    with ExitStack() as stack:
         for name, side in sides.items():
-            side.engine.start()
+            stack.enter_context(side.engine)
             say(f"{lane}: loading {name}")
             side.ask(request)
         say(f"{lane}: warming up, until our fastest path is ready")
@@ -99,9 +97,6 @@ def bench_lane(settings: Settings, request: Request, rounds: int, say: Callable[
             say(f"{lane}: the log-probabilities of {positions} positions")
             result["logits"] = logits(plain, ours, positions)
         result["peers"] = {peer: side.figures() for peer, side in others.items()}
-    finally:
-        for side in sides.values():
-            side.engine.close()
     return result | _bandwidth(result["ours"]) if lane.startswith("cpu") else result
 
 

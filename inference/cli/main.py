@@ -12,6 +12,7 @@ import logging
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -114,17 +115,13 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     request = Request(options.prompt, options.system, options.format, options.max_new_tokens, options.temperature, options.seed)
     request.check()
     output.check_targets(options)
-    engine, status = Engine(settings), StatusLine()
-    engine.start()
-    try:
+    status = StatusLine()
+    with closing(status), Engine(settings) as engine:
         if kept := tuple(lane for lane in settings.lanes if LaneName.parse(lane).four_bit):
             settle(engine, kept, status.show)
         record = compare(
             engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show, quality=scored_or_why_not if options.quality else None
         )
-    finally:
-        engine.close()
-        status.clear()
     tables = [text_table(record), verdict_text(record).replace("**", ""), *([quality_table(record.quality)] if record.quality else [])]
     written = output.give(options, [record], to_json([record]), "\n\n".join(tables))
     return 0 if written and all(lane.n for lane in record.lanes.values()) else 1
@@ -173,7 +170,7 @@ class StatusLine:
             line = " | ".join(f"{name} {state}" for name, state in self._states.items())
             print(f"\r\033[K{line}" if self._live else line, end="" if self._live else "\n", file=sys.stderr, flush=True)
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """Leave an empty line behind."""
         if self._live:
             print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from inference.cli import output
@@ -39,15 +39,9 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     for line in series.skipped.words():
         print(line, file=sys.stderr)
     bar = Bar(len(prompts))
-    engine = Engine(settings)
-    engine.start()
-    try:
-        with _interrupt_stops(series):
-            for done, _ in enumerate(series.run(engine, request, options.mode, options.repeats, bar.lane), 1):
-                bar.done(done)
-    finally:
-        engine.close()
-        bar.clear()
+    with closing(bar), Engine(settings) as engine, _interrupt_stops(series):
+        for done, _ in enumerate(series.run(engine, request, options.mode, options.repeats, bar.lane), 1):
+            bar.done(done)
     if not output.give(options, series.records, dump(series.as_json()), table.text(series), table.markdown(series)):
         return 1
     if series.done < len(prompts):
@@ -102,7 +96,7 @@ class Bar:
         line = f"[{'#' * full}{'.' * (BAR - full)}] {self._done} of {self._total} prompts, {seconds(spent)}{left}"
         print(f"\r\033[K{line}  {self._lanes}" if self._live else line, end="" if self._live else "\n", file=sys.stderr, flush=True)
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """Leave an empty line behind."""
         if self._live:
             print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -54,18 +54,13 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     output.check_file(options.json)
     for words in skipped.words():
         _say(words)
-    engine = Engine(settings)
-    engine.start()
     began = time.perf_counter()
-    try:
-        with RssWatch(engine) as watch:
-            if options.text:
-                found = measure_text(engine, text)
-            else:
-                pattern = Request("-", format=options.format, max_new_tokens=options.max_new_tokens)
-                found = quality_of_prompts(engine, prompts, pattern, _say)
-    finally:
-        engine.close()
+    with Engine(settings) as engine, RssWatch(engine) as watch:
+        if options.text:
+            found = measure_text(engine, text)
+        else:
+            pattern = Request("-", format=options.format, max_new_tokens=options.max_new_tokens)
+            found = quality_of_prompts(engine, prompts, pattern, _say)
     beside = {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above(), "ram_peak": watch.peak()}
     text_of_json = json.dumps({"quality": {**quality_as_json(found), **beside}}, ensure_ascii=False)
     print(text_of_json if options.json == "-" else quality_table(found, watch.above()), flush=True)

@@ -35,10 +35,8 @@ def settings(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def engine(settings):
-    engine = Engine(settings)
-    engine.start()
-    yield engine
-    engine.close()
+    with Engine(settings) as engine:
+        yield engine
 
 
 def test_the_record_has_both_lanes_on_a_machine_without_a_gpu(engine):

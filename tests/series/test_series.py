@@ -27,10 +27,8 @@ QUICK = {"*": {"load_s": 0, "first_s": 0.001, "token_s": 0.001, "tokens": 5}}
 
 @pytest.fixture
 def engine():
-    engine = Engine(Settings(lanes=("cpu:nf4", "cpu:fp32")), lambda lane, settings: start_fake_lane(lane, settings, FAKE_LANE=json.dumps(QUICK)))
-    engine.start()
-    yield engine
-    engine.close()
+    with Engine(Settings(lanes=("cpu:nf4", "cpu:fp32")), lambda lane, settings: start_fake_lane(lane, settings, FAKE_LANE=json.dumps(QUICK))) as engine:
+        yield engine
 
 
 def prompts(count: int) -> list[Prompt]:

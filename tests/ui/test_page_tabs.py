@@ -114,12 +114,10 @@ def test_where_there_is_nothing_download_is_off_and_says_so(history):
 def prompts(monkeypatch):
     monkeypatch.setattr(prompts_tab, "LOOK_S", 0.01)
     monkeypatch.setattr(prompts_tab, "MOST_ROWS", 5)
-    engine = Engine(Settings(lanes=("auto:nf4", "cpu:fp32")), lambda lane, settings: start_fake_lane(lane, settings, FAKE_LANE=json.dumps(QUICK)))
-    engine.start()
-    with gr.Blocks():
-        tab = PromptsTab(Page(engine, lambda: None))
-    yield tab
-    engine.close()
+    with Engine(Settings(lanes=("auto:nf4", "cpu:fp32")), lambda lane, settings: start_fake_lane(lane, settings, FAKE_LANE=json.dumps(QUICK))) as engine:
+        with gr.Blocks():
+            tab = PromptsTab(Page(engine, lambda: None))
+        yield tab
 
 
 def test_a_running_file_sends_its_last_rows_and_its_lanes_names_and_all_rows_at_the_end(prompts, tmp_path):
