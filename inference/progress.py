@@ -66,7 +66,7 @@ class Progress:
                 phase = {"turn": "turn", "load": "loading"}.get(event.waiting_for, "queued")
                 return replace(self._enter(phase, now), position=event.position)
             case Loading():
-                return replace(self._enter("loading", now), loading=event)
+                return replace(self._enter("loading", now), loading=event, position=0)
             case Prefill():
                 return replace(self._enter("prefill", now), prompt_ids=event.prompt_ids, format=event.format, t_start=event.t_start)
             case Text():

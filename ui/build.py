@@ -36,6 +36,7 @@ NOTE = (
     "a gap in speed comes mainly from the device; what 4 bits save is memory. Two greedy answers may part at a near tie, which says little about quality."
 )
 MOST_AT_ONCE = 16
+STREAMS_AT_ONCE = 64  # a lane: visitors who are shown their place in the line; more than these wait unseen, and are answered too
 KEEP_UPLOADS_S = 3600
 QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
@@ -126,7 +127,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "css_paths": [ROOT / "ui" / name for name in ("style.css", "lane.css", "fork.css", "figures.css")],
         "footer_links": ["api"],
         "run_history": False,
-        "max_threads": 80,
+        "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 5 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else
         "server_name": settings.host,
         "server_port": settings.port or None,
         "share": settings.share or None,
@@ -212,7 +213,7 @@ def _wire(demo: gr.Blocks, page: Page, ask: Ask, columns: list[Column], verdict:
         # "multiple": the next comparison may begin a moment before the browser has seen this branch end.
         begun.success(
             lane.stream, outputs=[column.head, column.line, column.answer, column.badges],
-            concurrency_id=f"lane-{lane.key}", concurrency_limit=MOST_AT_ONCE, trigger_mode="multiple", show_progress="hidden", api_visibility="private",
+            concurrency_id=f"lane-{lane.key}", concurrency_limit=STREAMS_AT_ONCE, trigger_mode="multiple", show_progress="hidden", api_visibility="private",
         ).then(
             lane.finish, outputs=[verdict, ask.send, ask.stop, column.stop, column.head, column.retry, timer],
             trigger_mode="multiple", **QUICK,

@@ -31,7 +31,8 @@ from ui.sessions import Session, Sessions
 
 log = logging.getLogger(__name__)
 FRAME_S = 1 / 6  # a frame costs the page and the browser some 7 ms of a core, which a lane on the CPU has to do without
-WAIT_FRAME_S = 1 / 2  # only a clock moves while a run waits
+WAIT_FRAME_S = 1 / 2  # only a clock moves while a run waits, ...
+PLACES_A_FRAME = 4  # ... and the more slowly the more are before it, so that a long line costs little
 FAULT = "Something went wrong in the page itself; its log has the trace. Ask again."
 
 
@@ -113,18 +114,19 @@ class LaneColumn:
 
     def stream(self, request: gr.Request) -> Generator[list[Any]]:
         """The run as frames of the column (head, status line, answer, badges), the first at once, the last always."""
-        claimed = self.page.sessions.claim(request.session_hash or "", self.key)
-        if claimed is None:
+        tab = request.session_hash or ""
+        session = self.page.sessions.get(tab)
+        run = session.claim(self.key) if session else None
+        if session is None or run is None:
             yield [gr.skip()] * 4
             return
-        session, run = claimed
         progress = Progress(self.page.clock())
         try:
             with closing(self._follow(run, progress)) as steps:
                 for progress in steps:
                     yield self._frame(session, progress)  # whole: a gr.skip() costs more than a text that has not changed
         finally:
-            session.outcomes[self.key] = progress
+            self.page.sessions.ended(tab, session, self.key, progress)
 
     def _follow(self, run: Run, progress: Progress) -> Generator[Progress]:
         """The run's progress, at most every FRAME_S, each new phase at once, the last always; a fault becomes the last."""
@@ -135,7 +137,7 @@ class LaneColumn:
                 for event in events:
                     now = self.page.clock()
                     before, progress = progress, progress.apply(event, now)
-                    pause_s = FRAME_S if progress.phase in ("prefill", "decode") else WAIT_FRAME_S
+                    pause_s = FRAME_S if progress.phase in ("prefill", "decode") else WAIT_FRAME_S * (1 + progress.position / PLACES_A_FRAME)
                     if (now - frame_at >= pause_s or progress.phase != before.phase) and not progress.ended:
                         frame_at = now
                         yield progress

@@ -5,7 +5,6 @@ In: records by tab. Out: records, their one-line labels, and two of them side by
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,60 +14,63 @@ from inference.record.model import LaneRecord, Record
 from inference.record.scores import Quality
 from inference.record.table import conditions
 from inference.series.table import short
-from ui.tabs import Tabs
+from ui.tabs import Tabs, bytes_of
 
 MOST_KEPT = 50
+MOST_BYTES = 16 * 2**20  # of one tab; the newest comparison is kept however large
+
+
+Sized = tuple[Record, int]  # a record and its bytes, which are counted once
 
 
 class Histories:
-    """Every tab's comparisons, oldest first."""
+    """Every tab's comparisons, oldest first; what is kept of a tab is replaced, never changed."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._tabs: Tabs[dict[str, Record]] = Tabs()
+        self._tabs: Tabs[dict[str, Sized]] = Tabs()
 
     def add(self, tab: str, id: str, make: Callable[[], Record]) -> Record:
         """The record of the comparison `id`, made and kept at the first call; of two made at once the first is kept."""
-        found = self.get(tab, id) or make()
-        with self._lock:
-            kept = self._of(tab)
-            found = kept.setdefault(id, found)
-            while len(kept) > MOST_KEPT:
-                del kept[next(iter(kept))]
-            self._tabs.put(tab, kept)
+        if found := self.get(tab, id):
             return found
-
-    def _of(self, tab: str) -> dict[str, Record]:
-        return self._tabs.get(tab) or {}
+        record = make()
+        new = record, bytes_of(record)
+        return self._tabs.change(tab, lambda kept: _newest({**(kept or {}), id: (kept or {}).get(id, new)}))[id][0]
 
     def get(self, tab: str, id: str) -> Record | None:
         """One comparison, if it is still kept."""
-        with self._lock:
-            return self._of(tab).get(id)
+        return self._records(tab).get(id)
 
     def set_quality(self, tab: str, id: str, quality: Quality) -> None:
         """Put what a scoring gave into a comparison's record, if it is still kept."""
-        with self._lock:
-            kept = self._of(tab)
-            if id in kept:
-                kept[id] = replace(kept[id], quality=quality)
+        if found := self.get(tab, id):
+            record = replace(found, quality=quality)
+            new = record, bytes_of(record)
+            self._tabs.change(tab, lambda kept: _newest({**(kept or {}), id: new} if id in (kept or {}) else kept or {}))
 
     def choose(self, tab: str, ids: list[str]) -> list[Record]:
         """The comparisons named, in their order in time; all where none is named."""
-        with self._lock:
-            kept = self._of(tab)
-            return [record for id, record in kept.items() if id in ids or not ids]
+        return [record for id, record in self._records(tab).items() if id in ids or not ids]
 
     def labels(self, tab: str) -> list[tuple[str, str]]:
         """(label, id) of each comparison, newest first."""
-        with self._lock:
-            kept = list(self._of(tab).items())
-        return [(f"{number}. {line(record)}", id) for number, (id, record) in reversed(list(enumerate(kept, 1)))]
+        return [(f"{number}. {line(record)}", id) for number, (id, record) in reversed(list(enumerate(self._records(tab).items(), 1)))]
 
     def forget(self, tab: str) -> None:
         """Drop a tab that was closed."""
-        with self._lock:
-            self._tabs.drop(tab)
+        self._tabs.drop(tab)
+
+    def _records(self, tab: str) -> dict[str, Record]:
+        return {id: record for id, (record, _) in (self._tabs.get(tab) or {}).items()}
+
+
+def _newest(kept: dict[str, Sized]) -> tuple[dict[str, Sized], int]:
+    """As many of the newest as one tab may keep, and their bytes."""
+    total = sum(size for _, size in kept.values())
+    while len(kept) > 1 and (len(kept) > MOST_KEPT or total > MOST_BYTES):
+        _, size = kept.pop(next(iter(kept)))
+        total -= size
+    return kept, total
 
 
 def line(record: Record) -> str:

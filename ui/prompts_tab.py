@@ -22,16 +22,19 @@ from inference.record.export import dump, to_csv
 from inference.series import table
 from inference.series.prompts import KINDS, read_prompts
 from inference.series.series import Series
+from inference.units import size
 from ui.api import whole
 from ui.badge import escape
 from ui.download import FORMAT_CHOICES, Download, ready
 from ui.handlers import FAULT, Page
-from ui.tabs import Tabs
+from ui.tabs import Tabs, bytes_of
 
 log = logging.getLogger(__name__)
 LOOK_S = 0.5
 MOST_PROMPTS = 1000
 MOST_ROWS = 50  # sent anew after each prompt while a file runs
+MOST_BYTES = 32 * 2**20  # of one tab's prompts and answers
+FULL = f"A tab keeps {size(MOST_BYTES)} of them: download these, then run the rest of the file."
 ABOUT = (
     "Upload a **txt** file (a prompt a line), or **csv** or **jsonl** with `prompt` and, if you like, `expected`. Each prompt is answered by every lane, "
     "greedily, in the chat format, after warm-ups that are not counted. A line that can't be used is named and left out. "
@@ -103,11 +106,12 @@ class PromptsTab:
             yield [watch.line(), "", gr.Dataframe(visible=False), gr.Button(interactive=False), gr.Button(interactive=True), ready(False)]
             shown = 0
             while watch.running():
-                self.series.get(tab)  # looked at, so it is not the one unused longest
+                self.series.resize(tab, series, watch.size)
                 new = len(series.records) > shown
                 shown = len(series.records)
                 last = [rows(series, MOST_ROWS), gr.skip(), gr.skip(), ready(True)] if new else [gr.skip()] * 4
                 yield [watch.line(), gr.skip(), *last]
+            self.series.resize(tab, series, watch.size)
             last = [gr.Button(interactive=True), gr.Button(interactive=False), ready(series.records)]
             yield [watch.line(), _medians(series), rows(series), *last]
         finally:
@@ -124,7 +128,7 @@ class PromptsTab:
             raise InferenceError("A file is still running here. Wait for it, or stop it first.")
         self.page.start()
         series = Series(prompts, skipped)
-        self.series.put(tab, series)
+        self.series.put(tab, series, bytes_of(prompts))
         return series, request
 
 
@@ -159,7 +163,8 @@ class Watched:
     """A series in a thread of its own, and how far it is in words."""
 
     def __init__(self, page: Page, series: Series, request: Request, mode: str) -> None:
-        self._page, self._series, self._error = page, series, ""
+        self._page, self._series, self._error, self._full = page, series, "", ""
+        self.size = bytes_of(series.prompts)  # bytes, each record counted once
         self._lanes: dict[str, str] = {}
         self._began = time.monotonic()
         self._thread = threading.Thread(target=self._run, args=(request, mode), name="series", daemon=True)
@@ -167,8 +172,11 @@ class Watched:
 
     def _run(self, request: Request, mode: str) -> None:
         try:
-            for _ in self._series.run(self._page.engine, request, mode, on_progress=self._note):
-                pass
+            for record in self._series.run(self._page.engine, request, mode, on_progress=self._note):
+                self.size += bytes_of(record)
+                if self.size > MOST_BYTES:
+                    self._full = FULL
+                    self._series.stop.set()
         except InferenceError as error:
             self._error = str(error)
         except Exception:
@@ -194,7 +202,7 @@ class Watched:
             lanes = ", ".join(f"{names.get(lane, lane)} {phase}" for lane, phase in list(self._lanes.items())) or "warming up"
             words, detail = f"{stopping}{done} of {total} prompts done", f"{lanes} · {time.monotonic() - self._began:.0f} s"
         else:
-            words, detail = table.how_far(self._series), f"{time.monotonic() - self._began:.0f} s"
+            words, detail = f"{table.how_far(self._series)} {self._full}".strip(), f"{time.monotonic() - self._began:.0f} s"
         return (
             f'<progress max="{total}" value="{done}" aria-label="Prompts done"></progress>'
             f'<div class="status"><span role="status" aria-live="polite">{escape(words)}</span><span class="clock" aria-hidden="true">{escape(detail)}</span></div>'

@@ -35,8 +35,9 @@ class Results:
         self.outputs: list[Any] = [self.box, self.summary, self.line, *self.bars, self.words, self.table, self.code]
 
     def show(self, request: gr.Request) -> list[Any]:
-        """The whole section once every lane has ended; nothing changes before."""
-        record = self.page.latest(request.session_hash or "")
+        """The whole section, once, when every lane has ended; nothing changes before, nor after a prompt that was refused."""
+        session = self.page.sessions.get(request.session_hash or "")
+        record = self.page.latest(request.session_hash or "") if session and session.to_draw() else None
         if record is None:
             return [gr.skip()] * len(self.outputs)
         line = charts.tokens_over_time(record)
@@ -61,6 +62,8 @@ class Results:
             colors_in_legend=[], sort=list(chart.colours), y_lim=[0, None], x_label_angle=-35 if len(chart.colours) > 2 else 0,
         )  # fmt: skip
 
-    def hide(self) -> gr.Column:
-        """A new comparison has begun: what is shown would be of the last one."""
-        return gr.Column(visible="hidden")  # taken out of the page, its plots would still be drawing into nothing
+    def hide(self, request: gr.Request) -> Any:
+        """A comparison has begun, and what is shown would be of the last one; nothing changes where none has."""
+        session = self.page.sessions.get(request.session_hash or "")
+        # Hidden and not taken out of the page, where its plots would still be drawing into nothing.
+        return gr.Column(visible="hidden") if session and session.running else gr.skip()

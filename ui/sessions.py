@@ -1,7 +1,7 @@
 """What each visitor's tab is doing: its comparison, who streams it, and how its runs ended.
 
-Keyed by Gradio's session hash, changed under one lock; holds no component and draws nothing. A session has at
-most one comparison under way: this, not a disabled button, is what makes a double submit harmless.
+Keyed by Gradio's session hash; holds no component and draws nothing. A session has at most one comparison under way:
+this, not a disabled button, is what makes a double submit harmless.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from dataclasses import dataclass, field
 from inference.engine.runs import Comparison, Run
 from inference.errors import InferenceError
 from inference.progress import Progress
+from ui.tabs import MOST_BYTES, Tabs, bytes_of
 
-MOST_SESSIONS = 500
 STILL_RUNNING = "A comparison is still running. Wait for it, or stop it first."
 
 
-@dataclass
+@dataclass(eq=False)
 class Session:
     """One tab's latest comparison; `claimed` holds the lanes whose run is streamed, `outcomes` those that ended."""
 
     comparison: Comparison
     claimed: set[str] = field(default_factory=set)
     outcomes: dict[str, Progress] = field(default_factory=dict)
+    _drawn: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def running(self) -> bool:
@@ -36,44 +38,54 @@ class Session:
         """Whether every run has been shown to its end."""
         return len(self.outcomes) == len(self.comparison.runs)
 
+    @property
+    def size(self) -> int:
+        """The bytes of what was asked and of what was answered."""
+        return bytes_of(self.comparison.asked) + bytes_of(self.outcomes)
+
+    def claim(self, lane: str) -> Run | None:
+        """The run that a stream of `lane` is to show, once; None when it is taken or there is none."""
+        with self._lock:
+            run = self.comparison.runs.get(lane)
+            if run is None or lane in self.claimed:
+                return None
+            self.claimed.add(lane)
+            return run
+
+    def to_draw(self) -> bool:
+        """Whether its results are to be drawn: once, when all of them are there."""
+        with self._lock:
+            draw = self.complete and not self._drawn
+            self._drawn = self._drawn or draw
+            return draw
+
 
 class Sessions:
     """All tabs of this page."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sessions: dict[str, Session] = {}
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._tabs: Tabs[Session] = Tabs(most_bytes=most_bytes)
 
     def begin(self, tab: str, submit: Callable[[], Comparison]) -> Session:
         """Start a comparison by `submit` unless one is running here; raises InferenceError."""
-        with self._lock:
-            before = self._sessions.pop(tab, None)
-            if before:
-                self._sessions[tab] = before
-                if before.running:
-                    raise InferenceError(STILL_RUNNING)
+
+        def begin(before: Session | None) -> tuple[Session, int]:
+            if before and before.running:
+                raise InferenceError(STILL_RUNNING)
             session = Session(submit())
-            self._sessions[tab] = session
-            while len(self._sessions) > MOST_SESSIONS:
-                del self._sessions[next(iter(self._sessions))]
-            return session
+            return session, session.size
+
+        return self._tabs.change(tab, begin)
 
     def get(self, tab: str) -> Session | None:
         """The tab's latest comparison, if it has begun one."""
-        with self._lock:
-            return self._sessions.get(tab)
+        return self._tabs.get(tab)
 
-    def claim(self, tab: str, lane: str) -> tuple[Session, Run] | None:
-        """The run that a stream of `lane` is to show, once; None when it is taken or there is none."""
-        with self._lock:
-            session = self._sessions.get(tab)
-            run = session.comparison.runs.get(lane) if session else None
-            if session is None or run is None or lane in session.claimed:
-                return None
-            session.claimed.add(lane)
-            return session, run
+    def ended(self, tab: str, session: Session, lane: str, progress: Progress) -> None:
+        """A stream has shown its run to its end."""
+        session.outcomes[lane] = progress
+        self._tabs.resize(tab, session, session.size)
 
-    def forget(self, tab: str) -> Session | None:
-        """Drop a tab that was closed; returns what it was doing."""
-        with self._lock:
-            return self._sessions.pop(tab, None)
+    def forget(self, tab: str) -> None:
+        """Drop a tab that was closed."""
+        self._tabs.drop(tab)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import threading
 from types import SimpleNamespace
@@ -15,13 +16,16 @@ from inference.settings import Settings
 from tests.support.fakes import Stage
 from tests.support.page_fixtures import start_fake_lane
 from tests.support.records import ended, record_of
+from ui import history as ui_history
 from ui import history_tab, prompts_tab
 from ui.download import NOTHING
 from ui.handlers import Page
 from ui.history import Histories
 from ui.history_tab import HistoryTab
-from ui.prompts_tab import PromptsTab
-from ui.tabs import MOST_TABS, Tabs
+from ui.prompts_tab import FULL, PromptsTab
+from ui.results import Results
+from ui.sessions import Sessions
+from ui.tabs import MOST_TABS, Tabs, bytes_of
 
 VISITOR = SimpleNamespace(session_hash="tab")
 RECORD = record_of(cpu_nf4=ended(5), cpu_fp32=ended(10))
@@ -45,10 +49,59 @@ def keep(history: HistoryTab, count: int) -> None:
 
 def test_the_tab_unused_longest_goes_first():
     tabs = Tabs(2)
-    tabs.put("a", 1), tabs.put("b", 2)
+    tabs.put("a", 1, 0), tabs.put("b", 2, 0)
     assert tabs.get("a") == 1
-    tabs.put("c", 3)
+    tabs.put("c", 3, 0)
     assert (tabs.get("a"), tabs.get("b"), tabs.get("c")) == (1, None, 3)
+
+
+def test_bytes_are_bounded_too_and_the_newest_is_kept_however_large():
+    tabs = Tabs(most_bytes=100)
+    tabs.put("a", 1, 40), tabs.put("b", 2, 40)
+    assert tabs.get("a") == 1
+    tabs.put("c", 3, 40)
+    assert (tabs.get("a"), tabs.get("b"), tabs.get("c")) == (1, None, 3)
+    tabs.resize("a", 1, 70)
+    assert (tabs.get("a"), tabs.get("c")) == (1, None)
+    tabs.put("d", 4, 1000)
+    assert (tabs.get("a"), tabs.get("d")) == (None, 4)
+
+
+def test_what_grows_after_its_tab_was_closed_is_not_kept_again():
+    tabs, first = Tabs(), ["first"]
+    tabs.put("a", first, 1)
+    tabs.put("a", ["second"], 1)
+    tabs.resize("a", first, 5)
+    assert tabs.get("a") == ["second"]
+    tabs.drop("a")
+    tabs.resize("a", ["second"], 5)
+    assert tabs.get("a") is None
+
+
+def test_the_size_of_what_is_kept_follows_its_texts_and_ids():
+    short, long = record_of(cpu_nf4=ended(5)), record_of(cpu_nf4=ended(5, ids=range(4000)))
+    assert bytes_of(long) - bytes_of(short) > 8 * 3997
+    assert bytes_of({"text": "x" * 200_000}) > 200_000 and bytes_of(["ж" * 1000]) > 2000
+
+
+def test_one_tabs_history_is_bounded_in_bytes_and_keeps_the_newest(monkeypatch):
+    monkeypatch.setattr(ui_history, "MOST_BYTES", 3 * bytes_of(RECORD))
+    histories = Histories()
+    for number in range(5):
+        histories.add("tab", f"c{number}", lambda: RECORD)
+    assert len(histories.choose("tab", [])) == 3 and histories.get("tab", "c4") and not histories.get("tab", "c1")
+    monkeypatch.setattr(ui_history, "MOST_BYTES", 1)
+    histories.add("tab", "c5", lambda: RECORD)
+    assert len(histories.choose("tab", [])) == 1 and histories.get("tab", "c5")
+
+
+def test_a_sessions_answers_count_and_its_tab_goes_when_others_need_the_room():
+    stage = Stage(("cpu:nf4", "cpu:fp32"))
+    sessions = Sessions(most_bytes=20_000)
+    first = sessions.begin("a", lambda: stage.ask("together"))
+    sessions.begin("b", lambda: stage.ask("together"))
+    sessions.ended("a", first, "cpu:nf4", ended(5, ids=range(4000)))
+    assert sessions.get("a") is first and sessions.get("b") is None
 
 
 @pytest.mark.parametrize("use", ["labels", "choose", "get", "add"])
@@ -144,5 +197,40 @@ def test_too_many_prompts_are_a_sentence_on_the_page(prompts, monkeypatch, tmp_p
 
 def test_series_are_kept_for_as_many_tabs_as_histories(prompts):
     for number in range(MOST_TABS + 1):
-        prompts.series.put(f"tab{number}", number)
+        prompts.series.put(f"tab{number}", number, 0)
     assert prompts.series.get("tab0") is None and prompts.series.get("tab1") == 1
+
+
+def test_a_file_ends_with_a_sentence_when_its_answers_fill_what_a_tab_may_keep(prompts, monkeypatch, tmp_path):
+    monkeypatch.setattr(prompts_tab, "MOST_BYTES", 1)
+    path = tmp_path / "p.txt"
+    path.write_text("one\ntwo\nthree\n")
+    *_, last = prompts.run(str(path), 3, "together", VISITOR)
+    assert "1 of 3 prompts done" in last[0] and FULL in html.unescape(last[0])
+    assert len(prompts.series.get("tab").records) == 1 and last[5].interactive
+
+
+# ---- results
+
+
+def test_results_are_hidden_and_drawn_by_a_comparison_and_not_by_a_prompt_that_is_refused():
+    stage = Stage(("cpu:nf4", "cpu:fp32"))
+    page = Page(stage.engine, lambda: None)
+    with gr.Blocks():
+        results = Results(page)
+
+    def ask(prompt: str):
+        return page.begin(prompt, "", "chat", 3, 0, 0, "together", VISITOR)
+
+    ask("hi")
+    assert results.hide(VISITOR).visible == "hidden"
+    assert results.show(VISITOR)[0] == gr.skip()
+    session = page.sessions.get("tab")
+    for lane in ("cpu:nf4", "cpu:fp32"):
+        page.sessions.ended("tab", session, lane, ended(5))
+    assert results.show(VISITOR)[0].visible is True
+    assert all(update == gr.skip() for update in results.show(VISITOR)), "drawn once, though each lane's branch comes by"
+    assert "empty" in ask(" ")[0].value
+    assert results.hide(VISITOR) == gr.skip() and all(update == gr.skip() for update in results.show(VISITOR))
+    ask("and now")
+    assert results.hide(VISITOR).visible == "hidden"
