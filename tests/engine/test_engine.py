@@ -1,6 +1,7 @@
 """Order, waits, stops and deaths: what the engine promises, on fake processes and a fake clock."""
 
-from inference.events import Failed, Loading, Queued
+from inference.events import Failed, Loading, Queued, Text
+from inference.progress import Progress
 from tests.support.fakes import Stage, last, runs
 
 
@@ -150,6 +151,19 @@ def test_a_lane_that_does_not_answer_a_stop_is_ended(loaded):
     old.exit(-9)
     assert last(loaded, four).finish_reason == "stopped"
     assert loaded.lanes["auto:nf4"] is not old
+
+
+def test_a_run_ended_for_its_lane_leaves_its_reader_the_text_so_far(loaded):
+    four, _ = runs(loaded.ask())
+    lane = loaded.lanes["auto:nf4"]
+    lane.begin()
+    lane.emit(Text(four.id, "half an ans", 3, 0.3))
+    loaded.engine.stop(four.id)
+    lane.exit(-9)
+    progress = Progress(0.0)
+    for event in loaded.drain(four):
+        progress = progress.apply(event, 1.0)
+    assert (progress.phase, progress.text, progress.n) == ("stopped", "half an ans", 3)
 
 
 def test_closing_the_iterator_stops_the_run(loaded):

@@ -214,6 +214,12 @@ def test_a_silent_lane_still_moves_the_clock():
     assert len({frame[1] for frame in stream}) > 5
 
 
+def test_whoever_is_far_back_in_the_line_is_sent_few_frames_and_a_change_of_phase_at_once():
+    ticks = [(0.1, None)] * 100
+    far, near = (list(frames(StubEngine([(0.1, Queued("r1", place, "lane")), *ticks, (0.1, DONE)]))[1]) for place in (40, 0))
+    assert len(far) < 6 < len(near) and "behind 40 other runs" in far[1][1]
+
+
 def test_closing_the_stream_closes_the_run_and_frees_the_tab():
     engine = StubEngine([(0.1, None)] * 100)
     page, stream, _ = frames(engine)
