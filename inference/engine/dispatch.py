@@ -10,7 +10,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from inference.engine.process import LaneProcess, why_it_did_not_start, why_it_died
 from inference.engine.runs import CANT_RUN, Comparison, LaneSlot, Run
@@ -89,7 +89,7 @@ class Dispatch:
         lane.starts(self._clock())
         process = None
         try:
-            process = self._starter(lane.key, self._settings)
+            process = self._starter(lane.key, replace(self._settings, fast_lost=lane.lost_ways))
             self._watch_process(lane, process)
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread to read it with
             log.exception("the process of lane %s could not be started", lane.name)
@@ -128,13 +128,17 @@ class Dispatch:
             del self.processes[lane.key]
             log.warning("lane %s ended with code %d", lane.name, returncode)
             reason, was_loaded = why_it_died(returncode), lane.facts is not None
-            lane.died(reason, self._clock())
+            run = lane.current
+            answers_without = lane.died(reason, self._clock()) and lane.deaths < MOST_DEATHS
+            if answers_without and run and not run.began and run.t_stop is None:
+                lane.current = None
+                self.turns.put_back(run)
             self._end_current(lane, reason)
             if lane.deaths >= MOST_DEATHS:
                 lane.state = "failed"
             elif lane.keeps_loaded:
                 self.spawn(lane)
-            elif not was_loaded:
+            elif not was_loaded and not answers_without:
                 self._answer_waiting(lane, reason)
             self._pump()
 

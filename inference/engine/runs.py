@@ -103,6 +103,7 @@ class LaneSlot:
     current: Run | None = None
     ever_loaded: bool = False
     path_pending: bool = False
+    lost_ways: tuple[str, ...] = ()  # faster ways that ended a process of this lane: its next ones do without
 
     @property
     def device(self) -> str | None:
@@ -180,11 +181,14 @@ class LaneSlot:
         self.state, self.reason = ("refused" if refused else "failed"), reason
         self.load_ended(now)
 
-    def died(self, reason: str, now: float) -> None:
-        """The process is gone."""
+    def died(self, reason: str, now: float) -> bool:
+        """The process is gone; True where that was in trying a faster way, which the next one does without."""
+        trying = self.progress.trying if self.progress else ""
+        self.lost_ways += (trying,) if trying else ()
         self.state, self.reason, self.deaths = "off", reason, self.deaths + 1
         self.facts, self.path_pending = None, False
         self.load_ended(now)
+        return bool(trying)
 
     def closed_loads(self, now: float) -> list[tuple[float, float]]:
         """The loading spans so far, one that is still open ending at `now`."""

@@ -42,6 +42,10 @@ class Turns:
         """Put a run at the end."""
         self._line[run.id] = run
 
+    def put_back(self, run: Run) -> None:
+        """Put a run that has not begun after all before all others."""
+        self._line = {run.id: run, **self._line}
+
     def drop(self, run: Run) -> bool:
         """Take a run out; False where it was not waiting."""
         return self._line.pop(run.id, None) is not None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inference.events import Done, Failed
+from inference.events import Done, Failed, Loading
 from tests.support.fakes import Stage, last, runs
 
 EIGHT = 8
@@ -53,6 +53,45 @@ def test_those_who_wait_for_a_4bit_lane_that_dies_at_its_start_wait_for_its_next
     stage.lanes["auto:nf4"].begin()
     stage.lanes["auto:nf4"].finish()
     assert isinstance(last(stage, four), Done)
+
+
+# ---- a faster way that takes its process down
+
+
+def test_a_lane_that_dies_in_trying_a_faster_way_answers_all_without_it(loaded):
+    first, second = (loaded.ask(mode="together").runs["cpu:fp32"] for _ in range(2))
+    loaded.lanes["cpu:fp32"].emit(Loading("making ready: products", trying="products"))
+    loaded.lanes["cpu:fp32"].exit(-4)
+    assert loaded.started_with.fast_lost == ("products",) and not first.ended and not second.ended
+    for run in (first, second):
+        assert loaded.lanes["cpu:fp32"].asked[-1] == run.id
+        loaded.lanes["cpu:fp32"].ready()
+        loaded.lanes["cpu:fp32"].begin()
+        loaded.lanes["cpu:fp32"].finish()
+        assert isinstance(last(loaded, run), Done)
+
+
+def test_a_4bit_lane_is_started_anew_without_the_way_that_ended_it_and_without_those_before(stage):
+    for way in ("capture", "nf4"):
+        stage.lanes["auto:nf4"].emit(Loading("reading weights"))
+        stage.lanes["auto:nf4"].emit(Loading(f"making ready: {way}", trying=way))
+        stage.lanes["auto:nf4"].exit(-11)
+    assert stage.started_with.fast_lost == ("capture", "nf4")
+
+
+def test_a_lane_that_dies_at_something_else_after_a_faster_way_keeps_that_way(stage):
+    stage.lanes["auto:nf4"].emit(Loading("making ready: nf4", trying="nf4"))
+    stage.lanes["auto:nf4"].emit(Loading("warming up"))
+    stage.lanes["auto:nf4"].exit(-9)
+    assert stage.started_with.fast_lost == ()
+
+
+def test_a_run_stopped_while_its_lane_dies_in_a_faster_way_is_not_begun_again(loaded):
+    run = loaded.ask(mode="together").runs["cpu:fp32"]
+    loaded.lanes["cpu:fp32"].emit(Loading("making ready: products", trying="products"))
+    loaded.engine.stop(run.id)
+    loaded.lanes["cpu:fp32"].exit(-4)
+    assert last(loaded, run).finish_reason == "stopped" and loaded.starts.count("cpu:fp32") == 1
 
 
 # ---- a process that can't be started

@@ -68,7 +68,7 @@ class FakeProcess:
 
 
 class Stage:
-    """An engine on fake processes and a fake clock; `lanes[key]` is the newest process of a lane, `no_start` what starting one raises."""
+    """An engine on fake processes and a fake clock; `lanes[key]` is the newest process of a lane, `started_with` its settings, `no_start` what starting one raises."""
 
     def __init__(self, lanes: tuple[str, ...] = ("auto:nf4", "cpu:fp32")) -> None:
         self.clock, self.lanes, self.starts, self.no_start = FakeClock(), {}, [], None
@@ -79,6 +79,7 @@ class Stage:
         if self.no_start:
             raise self.no_start
         self.starts.append(lane)
+        self.started_with = settings
         self.lanes[lane] = FakeProcess(lane, self.clock)
         return self.lanes[lane]
 
