@@ -2,9 +2,11 @@
 
 import pytest
 
+from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import Done, Failed, Request, Text
-from tests.support.fakes import Stage, last, runs
+from inference.settings import Settings
+from tests.support.fakes import FakeClock, FakeProcess, Stage, last, runs
 
 
 def test_a_killed_lane_fails_its_run_keeps_the_text_and_the_other_lane_goes_on(loaded):
@@ -114,3 +116,18 @@ def test_close_ends_runs_and_processes(loaded):
     loaded.engine.close()
     assert isinstance(last(loaded, four), Failed) and isinstance(last(loaded, full), Failed)
     assert all(process.closed for process in loaded.lanes.values())
+
+
+def test_an_error_in_the_body_of_with_ends_the_lanes_and_the_runs_and_is_passed_on():
+    started, asked = [], []
+
+    def start(lane: str, settings: Settings) -> FakeProcess:
+        started.append(FakeProcess(lane, FakeClock()))
+        return started[-1]
+
+    with pytest.raises(KeyError), Engine(Settings(), start) as engine:
+        asked += engine.submit(Request("hi")).runs.values()
+        raise KeyError("bug")
+    assert started and all(process.closed for process in started) and all(run.ended for run in asked)
+    with pytest.raises(InferenceError, match="shutting down"):
+        engine.submit(Request("hi"))
