@@ -27,6 +27,7 @@ class Progress:
     loading: Loading | None = None
     prompt_ids: tuple[int, ...] = ()
     format: str | None = None
+    path: str | None = None  # what it decodes by, known from the prefill on
     t_start: float | None = None
     done: Done | None = None
     error: str | None = None
@@ -68,7 +69,7 @@ class Progress:
             case Loading():
                 return replace(self._enter("loading", now), loading=event, position=0)
             case Prefill():
-                return replace(self._enter("prefill", now), prompt_ids=event.prompt_ids, format=event.format, t_start=event.t_start)
+                return replace(self._enter("prefill", now), prompt_ids=event.prompt_ids, format=event.format, path=event.path, t_start=event.t_start)
             case Text():
                 first = event.t_s if event.n == 1 and self.t_first_s is None else self.t_first_s
                 decoding = self._enter("decode", now)

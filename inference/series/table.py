@@ -30,7 +30,8 @@ def prompt_heads(lanes: Sequence[str]) -> list[str]:
 
 
 def prompt_cells(record: Record) -> list[str]:
-    """One prompt's row: its line, its text, and each lane's figures and answer (with "as expected" or not, where the file says)."""
+    """One prompt's row: its line, its text, and each lane's figures and answer (with "as expected" or not, where the file says,
+    and "cut" where it ends at the token limit)."""
     row = record.row
     cells = [str(row.line) if row else "", short(record.request.prompt)]
     for lane in record.lanes.values():
@@ -49,8 +50,9 @@ def _answer(run: RunRecord, expected: str | None) -> str:
         return f"failed: {short(run.error)}"
     if run.finish_reason == "stopped":
         return f"stopped: {short(run.text)}"
-    mark = "" if not expected else "as expected: " if is_right(run.text, expected, "exact") else "not as expected: "
-    return mark + short(run.text)
+    marks = ["as expected" if is_right(run.text, expected, "exact") else "not as expected"] if expected else []
+    marks += ["cut"] if run.finish_reason == "length" else []
+    return (f"{', '.join(marks)}: " if marks else "") + short(run.text)
 
 
 def median_rows(series: Series) -> list[list[str]]:

@@ -93,7 +93,7 @@ def test_every_claim_of_the_verdict_has_its_numbers():
 
 def broken_off():
     progress = Progress(0.0)
-    for event in (Prefill("r", (1, 2, 3, 4), "chat", 1.0), Text("r", "We", 1, 0.25), Text("r", " have", 2, 0.5), Failed("r", "It died.")):
+    for event in (Prefill("r", (1, 2, 3, 4), "chat", 1.0, "cuda-graph"), Text("r", "We", 1, 0.25), Text("r", " have", 2, 0.5), Failed("r", "It died.")):
         progress = progress.apply(event, 2.0)
     return progress
 
@@ -111,7 +111,7 @@ def test_a_failed_run_keeps_its_first_token_and_what_it_wrote_in_no_comparison()
     lane = record.lanes["cpu:nf4"]
     (run,) = lane.runs
     assert (run.finish_reason, run.new_tokens, run.prompt_tokens, run.text) == ("failed", 2, 4, "We have")
-    assert (run.ttft_s, run.total_s, run.decode_tps) == (0.25, 0.5, 4.0)
+    assert (run.ttft_s, run.total_s, run.decode_tps, run.path) == (0.25, 0.5, 4.0, "cuda-graph")
     assert lane.n == 0 and lane.median.ttft_s is None and record.verdict.pairs == ()
     assert cells(record)["First token"][0] == "250 ms (of a run that failed; not counted)"
 

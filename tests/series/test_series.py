@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -16,11 +17,13 @@ from inference.cli import main as command_line
 from inference.cli import prompts as prompts_command
 from inference.engine.engine import Engine
 from inference.events import Request
+from inference.record.model import Row
 from inference.series import table
 from inference.series.prompts import LeftOut, Prompt, Skipped
 from inference.series.series import Series
 from inference.settings import Settings
 from tests.support.page_fixtures import start_fake_lane
+from tests.support.records import ended, record_of
 
 QUICK = {"*": {"load_s": 0, "first_s": 0.001, "token_s": 0.001, "tokens": 5}}
 
@@ -47,6 +50,15 @@ def test_every_prompt_gives_a_record_and_the_medians_count_them_all(engine):
     assert "20 of 20 prompts done; 4 lines left out." in table.text(series)
     assert series.skipped.words() == ["Line 21 was left out: not JSON.", "And 3 more lines were left out."]
     assert len([line for line in table.markdown(series).splitlines() if line.startswith("| ")]) == 20 + 2 + 2 + 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected", "cell"),
+    [("stop", None, "abc"), ("stop", "abc", "as expected: abc"), ("length", None, "cut: abc"), ("length", "abcd", "not as expected, cut: abc")],
+)
+def test_an_answers_cell_says_whether_it_is_as_expected_and_whether_it_was_cut(reason, expected, cell):
+    record = replace(record_of(cpu_fp32=ended(10, reason=reason)), row=Row(7, expected))
+    assert table.prompt_cells(record) == ["7", "hi", "100 ms", "10.0 tok/s", "300 ms", cell]
 
 
 def test_a_stop_keeps_what_is_done(engine):
