@@ -46,6 +46,6 @@ def test_ram_figures_are_those_of_the_process(tmp_path):
         record = compare(engine, Request("hello", max_new_tokens=8))
         until(lambda: engine.pids(), what="a process")
         pid = engine.pids()["cpu:fp32"]
-        ram = record["lanes"]["cpu:fp32"]["runs"][0]["ram"]
-        assert ram["uss"] == pytest.approx(kib(pid, "smaps_rollup", "Private_Clean", "Private_Dirty", "Private_Hugetlb"), rel=0.05)
-        assert ram["rss_peak"] + after_imports[0] == pytest.approx(kib(pid, "status", "VmHWM"), rel=0.05)
+        ram = record.lanes["cpu:fp32"].runs[0].ram
+        assert ram.uss == pytest.approx(kib(pid, "smaps_rollup", "Private_Clean", "Private_Dirty", "Private_Hugetlb"), rel=0.05)
+        assert ram.rss_peak + after_imports[0] == pytest.approx(kib(pid, "status", "VmHWM"), rel=0.05)
