@@ -1,14 +1,27 @@
-"""How a process of ours starts another one: the environment in which `python -m inference...` finds this code. Standard library only."""
+"""How a process of ours starts another one, and how the other one ends with it. Standard library only."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import sys
+import threading
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PR_SET_PDEATHSIG = 1
 
 
 def environment(**more: str) -> dict[str, str]:
     """This process's environment, in which a child finds our packages wherever it is started, and `more`."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def end_with_parent() -> None:
+    """Called in a child whose input is a pipe from its parent: end it when the parent closes the pipe, or ends in any way."""
+    if sys.platform == "linux":
+        # a library that holds the interpreter's lock would keep the thread below from seeing it
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()

@@ -9,6 +9,10 @@ class Refused(InferenceError):
     """A load that was not begun because it could not succeed (it does not fit, no such device, a locked model)."""
 
 
+class OutOfMemory(InferenceError):
+    """A load that was begun and found too little memory; the files it read are not to blame."""
+
+
 class DeviceLost(InferenceError):
     """The device (a CUDA context) is past use in this process: only a new process can answer."""
 

@@ -24,6 +24,7 @@ VARIABLES: dict[str, str] = {
     "cpu_model_id": "CPU_MODEL_ID",
     "lanes": "LANES",
     "cache_dir": "CACHE_DIR",
+    "cache_limit_gib": "CACHE_LIMIT",
     "threads": "CPU_THREADS",
     "share": "SHARE",
     "auth": "AUTH",
@@ -43,6 +44,7 @@ class Settings:
     cpu_model_id: str = ""
     lanes: tuple[str, ...] = DEFAULT_LANES
     cache_dir: str = ""
+    cache_limit_gib: int = 0
     threads: int = 0
     share: bool = False
     auth: str = ""
@@ -59,6 +61,8 @@ class Settings:
             raise InferenceError(f"The port must be from 1 to 65535, not {self.port}.")
         if self.threads < 0:
             raise InferenceError(f"CPU_THREADS must be a positive number (or 0 to decide), not {self.threads}.")
+        if self.cache_limit_gib < 0:
+            raise InferenceError(f"CACHE_LIMIT must be a positive number of GiB (or 0 to decide), not {self.cache_limit_gib}.")
 
     def model_for(self, lane: str) -> str:
         """The checkpoint that `lane` loads: CPU_MODEL_ID, if set, for the full-precision CPU lane."""
@@ -131,7 +135,7 @@ def _from_text(name: str, variable: str, text: str) -> object:
         return fast.parse(text)
     if name == "share":
         return text.lower() in {"1", "true", "yes", "on"}
-    if name in {"threads", "port"}:
+    if name in {"threads", "port", "cache_limit_gib"}:
         try:
             return int(text)
         except ValueError:

@@ -17,7 +17,7 @@ def test_defaults_need_no_environment():
 
 
 def test_settings_survive_the_trip_to_a_child_process():
-    settings = Settings("a/b", "c/d", ("cpu:nf4",), "/x", 3, True, "u:p", "0.0.0.0", 7000)
+    settings = Settings("a/b", "c/d", ("cpu:nf4",), "/x", 9, 3, True, "u:p", "0.0.0.0", 7000)
     assert from_env(settings.to_env()) == settings
 
 
@@ -30,6 +30,8 @@ def test_settings_survive_the_trip_to_a_child_process():
         {"GRADIO_SERVER_PORT": "many"},
         {"GRADIO_SERVER_PORT": "70000"},
         {"CPU_THREADS": "-1"},
+        {"CACHE_LIMIT": "-1"},
+        {"CACHE_LIMIT": "20 GiB"},
     ],
 )
 def test_bad_settings_get_a_sentence(environ):

@@ -7,7 +7,6 @@ its metadata and the order of its q and k rows stay as llama.cpp wants them.
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,12 +20,14 @@ from inference.events import LaneFacts, Loading, Request
 from inference.fast import Report
 from inference.lane.source import Source
 from inference.machine import lane_threads
-from inference.models import default_model
+from inference.models import cache, default_model
+from inference.models.cache import Cache
 from inference.models.loading import tensors_of
 from inference.settings import Settings
 from inference.timing import Stopwatch
 
 CONTEXT = 2048
+F32_BYTES = 650 * 2**20  # the file itself (540 MB) beside the packaged one
 SKIPPED = ("GGUF.", "general.architecture", "general.file_type", "general.quantization_version")
 
 
@@ -49,7 +50,7 @@ class LlamaCpp:
         except ImportError:
             raise InferenceError("The peer llama.cpp needs the package xllamacpp: pip install -r requirements-dev.txt.") from None
         threads = lane_threads(self._settings)
-        file = f32_file(self._settings.cache_path(), report)
+        file = f32_file(cache.of(self._settings), report)
         began = time.perf_counter()
         self._server = xllamacpp.Server(_parameters(xllamacpp, file, threads))
         return _describe(source, threads, f"xllamacpp {xllamacpp.__version__}"), time.perf_counter() - began
@@ -94,16 +95,16 @@ def _parameters(library: Any, file: Path, threads: int) -> Any:
     return found
 
 
-def f32_file(cache: Path, report: Callable[[Loading], None]) -> Path:
-    """The default model as an F32 GGUF in the cache, made if it isn't there."""
-    target = cache / "peers" / "SmolLM2-135M-Instruct-F32.gguf"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".f32-") as temporary:
-            source = default_model.fetch_gguf(Path(temporary), report)
-            write_f32(source, Path(temporary) / "f32.gguf")
-            (Path(temporary) / "f32.gguf").replace(target)
-    return target
+def f32_file(place: Cache, report: Callable[[Loading], None]) -> Path:
+    """The default model as an F32 GGUF in the cache, made if it isn't there; raises InferenceError where the disk is full."""
+    entry = place.entry("peers", "SmolLM2-135M-Instruct-F32.gguf")
+    with entry.locked():
+        if not entry.path.exists():
+            with entry.building(F32_BYTES) as temporary:
+                write_f32(default_model.fetch_gguf(temporary, report), temporary / "f32.gguf")
+                entry.put(temporary / "f32.gguf")
+    entry.use()
+    return entry.path
 
 
 def write_f32(source: Path, target: Path) -> None:

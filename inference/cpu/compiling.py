@@ -6,7 +6,6 @@ process of its own, because a compiler thread would hold the interpreter's lock 
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import re
@@ -20,10 +19,10 @@ from pathlib import Path
 
 from inference import child, machine
 from inference.errors import InferenceError
+from inference.models import cache
 
 log = logging.getLogger(__name__)
 NEEDED_BYTES = 2 * machine.GIB
-SIGKILL_AT_PARENTS_END = (1, int(signal.SIGKILL))
 
 
 class NotCompiled(InferenceError):
@@ -46,10 +45,9 @@ class Compiler:
             raise NotCompiled("no C++ compiler is installed")
         if machine.ram_available_bytes() < NEEDED_BYTES:
             raise NotCompiled("memory is too short to compile beside the lane")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         self.child = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            process_group=0, env=environment(self.path.parent),
+            process_group=0, env=environment(),
         )  # fmt: skip
         self.thread = threading.Thread(target=self._wait, args=(self.child,), name="compiling", daemon=True)
         self.thread.start()
@@ -99,9 +97,9 @@ def _signal(child: subprocess.Popen[bytes], number: int) -> None:
         log.debug("the compiling process has ended")
 
 
-def environment(cache: Path) -> dict[str, str]:
-    """The child's environment: inductor's files under our cache, one job at a time."""
-    return child.environment(TORCHINDUCTOR_CACHE_DIR=str(cache), TORCHINDUCTOR_COMPILE_THREADS="1", CUDA_VISIBLE_DEVICES="")
+def environment() -> dict[str, str]:
+    """The child's environment: one job at a time, and no GPU."""
+    return child.environment(TORCHINDUCTOR_COMPILE_THREADS="1", CUDA_VISIBLE_DEVICES="")
 
 
 def _step_aside() -> None:
@@ -109,28 +107,36 @@ def _step_aside() -> None:
     os.nice(19)
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(*SIGKILL_AT_PARENTS_END)
-    threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+    child.end_with_parent()
 
 
 def main(folder: str, path: str, storage: str, threads: str) -> None:
-    """Compile the decode step of the checkpoint in `folder` into `path`."""
+    """Compile the decode step of the checkpoint in `folder` into `path`, unless another lane's process has meanwhile."""
     _step_aside()
+    entry = cache.Entry(Path(path))
+    with entry.locked(), entry.building() as work:
+        if not entry.path.exists():
+            # read as torch is imported; what inductor writes beside the step is needed by nobody afterwards
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.environ["TMPDIR"] = str(work)
+            _compile(Path(folder), work / "step.pt2", storage, int(threads))
+            entry.put(work / "step.pt2")
+
+
+def _compile(folder: Path, path: Path, storage: str, threads: int) -> None:
     import torch
 
-    torch.set_num_threads(int(threads))
+    torch.set_num_threads(threads)
     from inference.cpu import products, step
     from inference.cpu.decoder import CpuDecoder
     from inference.fast import FastWays
     from inference.models import exact, loading
 
-    model = loading.read(Path(folder), "cpu:fp32", FastWays("cpu:fp32", (storage,)))
+    model = loading.read(folder, "cpu:fp32", FastWays("cpu:fp32", (storage,)))
     exact.install(model, products.plain)
     decoder = CpuDecoder(model)
-    cache = decoder.new_cache(4)
-    decoder.forward(torch.tensor([[3, 4, 5]]), cache)
-    step.make(model, cache, decoder.forward.cache_name, Path(path))
+    rows = decoder.new_cache(4)
+    decoder.forward(torch.tensor([[3, 4, 5]]), rows)
+    step.make(model, rows, decoder.forward.cache_name, path)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ import os
 import platform
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 import torch
 
 from inference.errors import InferenceError
+from inference.models.cache import Entry
 
 log = logging.getLogger(__name__)
 SOURCE = Path(__file__).with_name("kernels.c")
@@ -114,28 +114,30 @@ def compiler() -> str | None:
 def load(folder: Path) -> Library:
     """The library from `folder`, built there if need be; raises NoLibrary where that can't be."""
     found = compiler()
-    path = folder / f"cpu-kernels-{_key(found)}.so"
+    entry = Entry(folder / f"cpu-kernels-{_key(found)}.so")
     try:
-        if not path.exists():
+        if not entry.path.exists():
             if found is None:
                 raise NoLibrary("no C compiler is installed")
-            _build(found, path)
-        return Library(path)
+            _build(found, entry)
+        entry.use()
+        return Library(entry.path)
     except (OSError, AttributeError, subprocess.SubprocessError) as error:
         raise NoLibrary(f"the C library can't be used ({error})") from error
 
 
-def _build(found: str, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as work:
-        made = Path(work) / path.name
+def _build(found: str, entry: Entry) -> None:
+    with entry.locked(), entry.building() as work:
+        if entry.path.exists():  # another lane has built it meanwhile
+            return
+        made = work / entry.path.name
         # Apple's clang has no -fopenmp, and some compilers no -march=native: each is worth a try without
         for extra in (("-march=native", "-fopenmp"), ("-fopenmp",), ("-march=native",), ()):
             done = subprocess.run([found, *FLAGS, *extra, str(SOURCE), "-o", str(made)], capture_output=True, text=True, timeout=60)
             if done.returncode == 0:
-                os.replace(made, path)
+                entry.put(made)
                 return
-    raise OSError(f"{found} could not compile {SOURCE.name}: {done.stderr.strip()[:300]}")
+        raise OSError(f"{found} could not compile {SOURCE.name}: {done.stderr.strip()[:300]}")
 
 
 def _key(found: str | None) -> str:

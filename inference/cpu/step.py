@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ class CompiledStep:
 
     def __init__(self, path: Path, model: PreTrainedModel) -> None:
         self._loader = torch._C._aoti.AOTIModelPackageLoader(str(path), "model", False, 1, -1)
+        _remove_unpacked()
         tensors: dict[str, torch.Tensor] = {f"model.{name}": p.detach() for name, p in model.named_parameters(remove_duplicate=False)}
         tensors |= {f"model.{name}": buffer for name, buffer in model.named_buffers(remove_duplicate=False)}
         self._weights = {name: tensors[name] for name in self._loader.get_constant_fqns()}
@@ -46,6 +48,19 @@ class CompiledStep:
         for layer in layers:
             layer.seen = end
         return logits
+
+
+def _remove_unpacked() -> None:
+    """Remove the temporary folder into which torch has unpacked a step that is loaded now.
+
+    Only the loader's destructor would, and a lane that ends by `_exit` runs none. A library stays mapped without its file.
+    """
+    maps = Path("/proc/self/maps")  # torch tells nobody where it unpacked; where there is no /proc the folder stays
+    for line in maps.read_text().splitlines() if maps.exists() else []:
+        unpacked, inside, _ = line.partition("/")[2].partition("/data/aotinductor/")
+        if inside and not line.endswith("(deleted)"):
+            folder = Path("/" + unpacked)
+            shutil.rmtree(folder.parent if folder.parent.name.startswith("aotinductor_") else folder, ignore_errors=True)
 
 
 class _Rows(RowLayer):
@@ -96,10 +111,7 @@ def make(model: PreTrainedModel, cache: Cache, cache_name: str, path: Path) -> N
         )  # fmt: skip
     # the wrapper is one long function that only calls kernels: optimizing it takes minutes and gains nothing
     options = {"aot_inductor.package_constants_in_so": False, "aot_inductor.compile_wrapper_opt_level": "O0"}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_suffix(".making.pt2")
-    torch._inductor.aoti_compile_and_package(program, package_path=str(made), inductor_configs=options)
-    made.replace(path)
+    torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=options)
 
 
 def file_for(model: PreTrainedModel, folder: Path, threads: int) -> Path:

@@ -26,8 +26,8 @@ from inference.lane import vram
 from inference.lane.paths import DecodePaths, device_lost
 from inference.lane.source import Source
 from inference.lane.text import TextStream
-from inference.models import loading, quantized_copy
-from inference.models.checkpoints import Checkpoint
+from inference.models import cache, loading, quantized_copy
+from inference.models.at_hand import Checkpoint
 from inference.settings import Settings
 from inference.timing import Stopwatch
 
@@ -51,12 +51,14 @@ class Lane:
         self._figures = LoadFigures(0.0)
         self._import_s = import_s
         self._runs = 0
+        self._held = False
 
     def _forget(self) -> None:
         """Hold no model, and try every way anew."""
         self.model: PreTrainedModel | None = None
         self.ways = FastWays(self.name, self.settings.fast, self.settings.fast_lost, device_lost)
         self.paths = DecodePaths(self.ways, self.settings.cache_path(), self.threads)
+        self._copy: quantized_copy.Writer | None = None
 
     # ---- load
 
@@ -87,7 +89,7 @@ class Lane:
         self.paths.begin(self.source.config)
         report(Loading("reading weights"))
         vram.begin(self.device)
-        self.model = self._read(report)
+        self.model = self.source.load_sound(lambda checkpoint: self._read(checkpoint, report), report)
         kernel = install.use_kernels(self.model, self.name, self.settings.cache_path() / "kernels", self.ways, report) if self.device == "cpu" else None
         facts = loading.describe(self.model, self.source.checkpoint, self.name, self.threads)
         self.end_ids = self.source.end_ids(self.model)
@@ -101,13 +103,15 @@ class Lane:
         self._figures = LoadFigures(sum(spans.values()), spans, peak_ram_bytes=self.ram.peak(), peak_vram=vram.held(self.device))
         self.facts = replace(facts, kernel=kernel or facts.kernel, has_chat_template=bool(self.source.tokenizer.chat_template))
 
-    def _read(self, report: Report) -> PreTrainedModel:
-        def load(checkpoint: Checkpoint) -> PreTrainedModel:
-            return loading.load(checkpoint, self.name, report, self.ways)
+    def _read(self, checkpoint: Checkpoint, report: Report) -> PreTrainedModel:
+        def load(found: Checkpoint) -> PreTrainedModel:
+            return loading.load(found, self.name, report, self.ways)
 
         if self.name != "cuda:nf4":
-            return load(self.source.checkpoint)
-        return quantized_copy.load_through(self.source.checkpoint, loading.model_arguments(self.name), self.settings.cache_path(), load)
+            return load(checkpoint)
+        arguments = loading.model_arguments(self.name)
+        model, self._copy = quantized_copy.load_through(checkpoint, arguments, cache.of(self.settings), load, report)
+        return model
 
     def _warm_up(self, model: PreTrainedModel, decoder: Decoder) -> None:
         ids = self.source.encode(Request("Hello", max_new_tokens=WARM_UP_TOKENS))[0]
@@ -134,11 +138,17 @@ class Lane:
 
     def hold(self, still: bool) -> None:
         """Whether what goes on beside the runs is to keep still, because some lane's run is measured."""
+        self._held = still
         self.paths.hold(still)
 
     def between_runs(self) -> tuple[bool, float | None]:
         """A piece of what is done while nothing is asked: whether the lane is another by it, and in how many seconds there is more (None: never)."""
-        return self.paths.change_over(), LOOK_S if self.paths.pending else None
+        changed = self.paths.change_over()
+        if self.paths.pending or (self._copy and self._held):
+            return changed, LOOK_S
+        if self._copy and not self._copy.step():
+            self._copy = None
+        return changed, 0.0 if self._copy else None
 
     # ---- generate
 

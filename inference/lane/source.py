@@ -11,8 +11,8 @@ from inference.errors import InferenceError
 from inference.events import Loading, Request
 from inference.fast import first_line
 from inference.lane import text
-from inference.models import checkpoints
-from inference.models.checkpoints import Checkpoint
+from inference.models import fetching
+from inference.models.at_hand import Checkpoint
 from inference.settings import Settings
 
 Report = Callable[[Loading], None]
@@ -27,6 +27,7 @@ class Source:
         self._checkpoint: Checkpoint | None = None
         self._tokenizer: PreTrainedTokenizerBase | None = None
         self.config: Any = None
+        self.fetch: fetching.Fetch | None = None  # begun before the heavy imports
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -43,7 +44,8 @@ class Source:
     def find(self, report: Report) -> None:
         """Have the checkpoint's files on this machine; raises InferenceError."""
         if self._checkpoint is None:
-            self._checkpoint = checkpoints.find(self._name, self._settings, report)
+            fetch, self.fetch = self.fetch or fetching.begin(self._name, self._settings), None
+            self._checkpoint = fetch.result(report)
 
     def read(self, report: Report) -> None:
         """Find the checkpoint and read its configuration and tokenizer: enough to refuse a prompt that is too long."""
@@ -58,6 +60,11 @@ class Source:
             raise InferenceError(
                 f"{self.checkpoint.id} has no tokenizer or configuration that can be read ({first_line(error)}). Save both beside the weights (save_pretrained)."
             ) from error
+
+    def load_sound(self, load: Callable[[Checkpoint], PreTrainedModel], report: Report) -> PreTrainedModel:
+        """The model by `load` from the checkpoint; a damaged one of our own cache is made anew and tried once more."""
+        self._checkpoint, model = fetching.load_sound(self.checkpoint, self._settings, report, load)
+        return model
 
     @property
     def context_length(self) -> int:

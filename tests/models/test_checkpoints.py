@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-from pathlib import Path
 
 import httpx
 import pytest
 from huggingface_hub import errors as hub_errors
 
 from inference.errors import InferenceError
-from inference.models import checkpoints, default_model
+from inference.models import cache, checkpoints, default_model, manifest
 from inference.settings import DEFAULT_MODEL, Settings
 from tests.support.tiny import make_checkpoint
 
@@ -17,6 +16,13 @@ from tests.support.tiny import make_checkpoint
 @pytest.fixture
 def settings(tmp_path):
     return Settings(cache_dir=str(tmp_path / "cache"))
+
+
+def restored(settings):
+    """A tiny checkpoint in the place of the restored default model."""
+    folder = make_checkpoint(default_model.entry(cache.of(settings)).path)
+    manifest.seal(folder, default_model.REVISION)
+    return folder
 
 
 def find(name, settings):
@@ -104,8 +110,7 @@ def test_a_package_with_another_checksum_is_not_used(tmp_path):
 
 def test_a_restored_default_model_is_used_without_asking_the_hub(settings, monkeypatch):
     hub_answers(monkeypatch, hub_errors.LocalEntryNotFoundError("not cached"))
-    folder = default_model.restored_folder(Path(settings.cache_dir))
-    make_checkpoint(folder)
+    folder = restored(settings)
     found = find(DEFAULT_MODEL, settings)
     assert found.folder == folder and "Q4_1" in found.note
 
@@ -115,7 +120,7 @@ def test_a_shape_is_written_once_and_marked_as_noise(settings, monkeypatch, tmp_
     config = {"model_type": "llama", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
     (tmp_path / "small.json").write_text(json.dumps({"seed": 0, "scale": {"linear": 3.0}, "config": config}))
     hub_answers(monkeypatch, hub_errors.LocalEntryNotFoundError("not cached"))
-    make_checkpoint(default_model.restored_folder(Path(settings.cache_dir)))
+    restored(settings)
     first = find("shape:small", settings)
     stamp = (first.folder / "model.safetensors").stat().st_mtime_ns
     assert "noise" in first.note and (first.folder / "tokenizer.json").exists()

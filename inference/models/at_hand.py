@@ -1,0 +1,107 @@
+"""A model's name -> its folder, where that can be said without fetching anything: local folders, and what the caches hold whole.
+
+In: a name, settings. Out: a checkpoint, None (it must be fetched: `checkpoints.py`), or a sentence. Standard library only, so that a
+lane's process can ask before its heavy imports.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference.errors import InferenceError
+from inference.models import cache, default_model, shapes
+from inference.models.manifest import State
+from inference.settings import DEFAULT_MODEL, Settings
+
+# the first of these that is there is what transformers reads; an index names its files
+SINGLE_OR_INDEX = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model's files on disk; `note` is what must be said wherever its answers are shown."""
+
+    id: str
+    folder: Path
+    revision: str | None = None
+    note: str | None = None
+
+
+def at_hand(name: str, settings: Settings) -> Checkpoint | None:
+    """The checkpoint that `name` means, if nothing need be fetched or written; raises InferenceError where it can't be one."""
+    if name.startswith("shape:"):
+        return _shape(name, settings)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return local(name, path)
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        raise InferenceError(f"There is no folder {name}. Set MODEL_ID to an existing folder or to a Hub id such as {DEFAULT_MODEL}.")
+    return _default(settings) if name == DEFAULT_MODEL else None
+
+
+def local(name: str, folder: Path) -> Checkpoint:
+    """A folder with a whole model; raises InferenceError for an adapter or where something is missing."""
+    if (folder / "adapter_config.json").exists():
+        raise InferenceError(
+            f"{name} holds an adapter, not a whole model. Merge it into its base model (peft: merge_and_unload) and point MODEL_ID at the merged folder."
+        )
+    if not (folder / "config.json").exists():
+        raise InferenceError(f"{name} has no config.json, so it is no model folder. Point MODEL_ID at the folder that save_pretrained wrote.")
+    if not any(folder.glob("*.safetensors")) and not any(folder.glob("pytorch_model*.bin")):
+        raise InferenceError(f"{name} has a config.json but no weights (*.safetensors). Copy the weights there, or point MODEL_ID at a complete folder.")
+    note = None
+    if (folder / shapes.MARK).exists():
+        note = json.loads((folder / shapes.MARK).read_text())["note"]
+    return Checkpoint(name, folder, None, note)
+
+
+def weights_files(folder: Path) -> list[Path]:
+    """The files that the model's weights are read from, as transformers chooses them; others beside them don't count."""
+    chosen = next((folder / name for name in SINGLE_OR_INDEX if (folder / name).exists()), None)
+    if chosen is None:
+        return sorted(folder.glob("*.safetensors"))
+    if chosen.suffix != ".json":
+        return [chosen]
+    return [folder / name for name in sorted(set(json.loads(chosen.read_text())["weight_map"].values()))]
+
+
+def on_hub_cache(name: str) -> Checkpoint | None:
+    """The snapshot of `name` that the Hub's own cache holds with its configuration and all its weights."""
+    repository = hub_cache() / f"models--{name.replace('/', '--')}"
+    try:
+        folder = repository / "snapshots" / (repository / "refs" / "main").read_text().strip()
+        files = weights_files(folder)
+    except (OSError, ValueError, KeyError):
+        return None
+    whole = (folder / "config.json").exists() and files and all(file.exists() for file in files)
+    return Checkpoint(name, folder, folder.name) if whole else None
+
+
+def hub_cache() -> Path:
+    """Where huggingface_hub keeps its downloads, by its own rules."""
+    for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if os.environ.get(variable):
+            return Path(os.path.expandvars(os.environ[variable])).expanduser()
+    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return Path(os.path.expandvars(home)).expanduser() / "hub"
+
+
+def _default(settings: Settings) -> Checkpoint | None:
+    if found := on_hub_cache(DEFAULT_MODEL):
+        return found
+    entry = default_model.entry(cache.of(settings))
+    if default_model.state(entry.path) is not State.WHOLE:
+        return None
+    entry.use()
+    return Checkpoint(DEFAULT_MODEL, entry.path, default_model.REVISION, default_model.NOTE)
+
+
+def _shape(name: str, settings: Settings) -> Checkpoint | None:
+    entry = shapes.entry(name.removeprefix("shape:"), cache.of(settings))
+    if shapes.state(entry.path) is not State.WHOLE:
+        return None
+    entry.use()
+    return Checkpoint(name, entry.path, None, local(name, entry.path).note)

@@ -1,0 +1,225 @@
+"""The cache folder: what lies where, one lock an entry, entries built beside and moved into place, and how much it may hold.
+
+In: settings, or an entry's path CACHE/KIND/NAME. Out: entries that are whole or not there. A lock is the kernel's (flock): it ends
+with its process, however that ends, so a temporary folder whose entry nobody has locked is a dead process's. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference.models import disk
+from inference.settings import Settings
+
+log = logging.getLogger(__name__)
+KINDS = {
+    "models": "restored checkpoint",
+    "shapes": "random weights of a shape",
+    "quantized": "4-bit copy",
+    "kernels": "compiled C products",
+    "inductor": "compiled decode step",
+    "peers": "file for a peer of the bench",
+}
+DEFAULT_LIMIT_GIB = 32
+TEMPORARY = ".new-"
+UNLOCKED_TEMPORARIES = (".copy-", ".restore-", ".shape-", ".f32-")  # of versions that locked nothing while they wrote
+UNLOCKED_DEAD_S = 3600.0
+_in_use: dict[Path, Lock] = {}
+
+
+class Lock:
+    """A lock on a file, held until `free` or the end of this process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def free(self) -> None:
+        """Let others have it."""
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.free()
+
+
+def _lock(path: Path, shared: bool = False, wait: bool = False) -> Lock | None:
+    """The lock on `path`, or None where another holds it and `wait` is off."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError as error:  # some network disks know no locks: one lane alone is still right there
+        log.warning("%s can't be locked (%s); two lanes could write the same entry at once", path, error)
+    return Lock(descriptor)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file or folder of the cache, there or not."""
+
+    path: Path
+
+    @property
+    def kind(self) -> str:
+        """Which of `KINDS` it is."""
+        return self.path.parent.name
+
+    def _file(self, end: str) -> Path:
+        return self.path.parent.parent / "locks" / f"{self.kind}--{self.path.name}.{end}"
+
+    def locked(self, on_wait: Callable[[], object] = lambda: None) -> Lock:
+        """The lock to hold while the entry is made; `on_wait` is called if another process has it, before waiting."""
+        lock = self.try_lock()
+        if lock is None:
+            on_wait()
+            lock = _lock(self._file("lock"), wait=True)
+            assert lock is not None
+        return lock
+
+    def try_lock(self) -> Lock | None:
+        """The same lock if nobody holds it."""
+        return _lock(self._file("lock"))
+
+    @contextlib.contextmanager
+    def building(self, needed_bytes: int = 0) -> Iterator[Path]:
+        """A temporary folder beside the entry, removed at the end; hold the entry's lock. Raises InferenceError where the disk is full."""
+        disk.check_room(self.path.parent, needed_bytes, self.path.name)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{self.path.name}-", dir=self.path.parent))
+        try:
+            with disk.faults_told(self.path.parent, needed_bytes, self.path.name):
+                yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def put(self, made: Path) -> None:
+        """Move what was made into place, instead of what is there; hold the entry's lock."""
+        if self.path.is_dir():
+            self.discard()
+        os.replace(made, self.path)
+        self.note_use()
+
+    def discard(self) -> None:
+        """Remove the entry; one half removed is never seen. Hold the entry's lock."""
+        if not self.path.is_dir():
+            self.path.unlink(missing_ok=True)
+            return
+        away = self.path.with_name(f"{TEMPORARY}{self.path.name}-gone")  # a new name takes no room, so this works on a full disk
+        shutil.rmtree(away, ignore_errors=True)
+        os.replace(self.path, away)
+        shutil.rmtree(away, ignore_errors=True)
+
+    def use(self) -> None:
+        """Keep the entry from being removed while this process lives, and note that it was used."""
+        file = self._file("use")
+        if file not in _in_use:
+            lock = _lock(file, shared=True, wait=True)
+            assert lock is not None
+            _in_use[file] = lock
+        self.note_use()
+
+    def note_use(self) -> None:
+        """Make it the most recently used."""
+        self._file("use").parent.mkdir(parents=True, exist_ok=True)
+        self._file("use").touch()
+
+    def used_at(self) -> float:
+        """When it was last used, or made (seconds since 1970)."""
+        file = self._file("use")
+        return (file if file.exists() else self.path).stat().st_mtime
+
+    def bytes(self) -> int:
+        """What it takes on disk."""
+        files = [self.path] if self.path.is_file() else [path for path in self.path.rglob("*") if path.is_file()]
+        return sum(path.lstat().st_size for path in files)
+
+    def remove_unless_used(self) -> bool:
+        """Remove it if no process uses or makes it; whether that was so."""
+        with contextlib.ExitStack() as held:
+            for lock in (self.try_lock(), _lock(self._file("use"))):
+                if lock is None:
+                    return False
+                held.enter_context(lock)
+            self.discard()
+            return True
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The folder and the bytes it may hold."""
+
+    root: Path
+    limit_bytes: int
+
+    def entry(self, kind: str, name: str) -> Entry:
+        """The place of an entry, there or not."""
+        return Entry(self.root / kind / name.replace("/", "--"))
+
+    def entries(self) -> list[Entry]:
+        """All that is there, the least recently used first."""
+        found = [Entry(path) for kind in KINDS for path in _inside(self.root / kind) if not path.name.startswith(".")]
+        return sorted(found, key=Entry.used_at)
+
+    def tidy(self) -> None:
+        """Remove dead processes' temporary folders, then the least recently used entries beyond the limit."""
+        for kind in KINDS:
+            for path in _inside(self.root / kind):
+                if path.name.startswith(TEMPORARY):
+                    self._sweep(path)
+                elif path.name.startswith(UNLOCKED_TEMPORARIES) and _untouched_s(path) > UNLOCKED_DEAD_S:
+                    shutil.rmtree(path, ignore_errors=True)
+        self.shrink()
+
+    def _sweep(self, temporary: Path) -> None:
+        entry = Entry(temporary.with_name(temporary.name.removeprefix(TEMPORARY).rpartition("-")[0]))
+        if lock := entry.try_lock():
+            with lock:
+                log.info("removing what a process left behind: %s", temporary)
+                shutil.rmtree(temporary, ignore_errors=True)
+
+    def shrink(self) -> None:
+        """Remove the least recently used entries until the limit is kept; what a process uses stays."""
+        entries = self.entries()
+        sizes = {entry: entry.bytes() for entry in entries}
+        over = sum(sizes.values()) - self.limit_bytes
+        for entry in entries:
+            if over <= 0:
+                return
+            if entry.remove_unless_used():
+                log.info("removed %s from the cache, which held more than CACHE_LIMIT", entry.path)
+                over -= sizes[entry]
+
+    def empty(self) -> tuple[list[Entry], list[Entry]]:
+        """Remove every entry that no process uses; (removed, kept)."""
+        self.tidy()
+        entries = self.entries()
+        removed = [entry for entry in entries if entry.remove_unless_used()]
+        return removed, [entry for entry in entries if entry not in removed]
+
+
+def of(settings: Settings) -> Cache:
+    """The cache of these settings; raises InferenceError if no place is writable."""
+    return Cache(settings.cache_path(), (settings.cache_limit_gib or DEFAULT_LIMIT_GIB) * 2**30)
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _untouched_s(folder: Path) -> float:
+    newest = max((path.lstat().st_mtime for path in [folder, *folder.rglob("*")]), default=0.0)
+    return time.time() - newest

@@ -1,0 +1,67 @@
+"""`python -m inference.models.fetch NAME`: fetches, restores or writes a checkpoint; the other end of `fetching.py`.
+
+JSON lines on stdout: {"loading": {...}} for progress, at the end {"checkpoint": {...}} or {"failed": SENTENCE, "refused": bool}.
+The process ends with the one that started it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_OUT = os.fdopen(os.dup(1), "w", encoding="utf-8")
+os.dup2(2, 1)  # a library's print must not break a message
+
+import json  # noqa: E402
+import logging  # noqa: E402
+import time  # noqa: E402
+from dataclasses import asdict  # noqa: E402
+from typing import Any  # noqa: E402
+
+from inference import child  # noqa: E402
+from inference.errors import InferenceError, Refused  # noqa: E402
+from inference.events import Loading  # noqa: E402
+from inference.settings import from_env  # noqa: E402
+
+log = logging.getLogger(__name__)
+EVERY_S = 0.1
+
+
+class _Progress:
+    """Passes progress on, the bytes of one download ten times a second at most."""
+
+    def __init__(self) -> None:
+        self._stage, self._told_at = "", 0.0
+
+    def __call__(self, loading: Loading) -> None:
+        now = time.monotonic()
+        if loading.stage != self._stage or now - self._told_at >= EVERY_S:
+            self._stage, self._told_at = loading.stage, now
+            _say(loading=asdict(loading))
+
+
+def _say(**message: Any) -> None:
+    _OUT.write(json.dumps(message) + "\n")
+    _OUT.flush()
+
+
+def main(name: str) -> None:
+    """Fetch `name` and say how it went."""
+    child.end_with_parent()
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        from inference.models import checkpoints
+
+        found = checkpoints.find(name, from_env(), _Progress())
+        _say(checkpoint={**asdict(found), "folder": str(found.folder)})
+    except InferenceError as error:
+        log.info("not fetched", exc_info=True)
+        _say(failed=str(error), refused=isinstance(error, Refused))
+    except Exception:
+        log.exception("fetching %s failed", name)
+        _say(failed=f"{name} could not be fetched; the log has the trace. Check MODEL_ID, then ask again.", refused=False)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,109 @@
+"""Begins to fetch a checkpoint in a process of its own (`fetch.py`) and asks for it later, so that fetching is in no figure of a lane.
+
+In: a name, settings. Out: a checkpoint, or the sentence why not. What is at hand costs no process. Standard library only: a lane's
+process begins this before its heavy imports.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from inference import child
+from inference.errors import InferenceError, Refused
+from inference.events import Loading
+from inference.models import cache, manifest
+from inference.models.at_hand import Checkpoint, at_hand
+from inference.settings import Settings
+
+log = logging.getLogger(__name__)
+Report = Callable[[Loading], None]
+Model = TypeVar("Model")
+
+
+class Fetch:
+    """A checkpoint that is there, on its way, or can't be had."""
+
+    def __init__(self, name: str, outcome: Checkpoint | InferenceError | None, process: subprocess.Popen[str] | None = None) -> None:
+        self._name, self._outcome, self._process = name, outcome, process
+        self._news = threading.Condition()
+        self._loading: Loading | None = None
+        if process:
+            threading.Thread(target=self._read, args=(process,), name="fetching", daemon=True).start()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            with self._news:
+                self._take(json.loads(line))
+                self._news.notify_all()
+        code = process.wait()
+        with self._news:
+            ended = f"The process that fetches {self._name} ended unexpectedly (exit code {code}). Ask again, and see the log for the reason."
+            self._outcome = self._outcome or InferenceError(ended)
+            self._news.notify_all()
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "loading" in message:
+            self._loading = Loading(**message["loading"])
+        elif "checkpoint" in message:
+            self._outcome = Checkpoint(**{**message["checkpoint"], "folder": Path(message["checkpoint"]["folder"])})
+        else:
+            self._outcome = (Refused if message["refused"] else InferenceError)(message["failed"])
+
+    def result(self, report: Report) -> Checkpoint:
+        """The checkpoint, its progress reported until it is there; raises the InferenceError of the process that fetches it."""
+        told = None
+        with self._news:
+            while self._outcome is None:
+                if self._loading is not told:
+                    told = self._loading
+                    assert told is not None
+                    report(told)
+                self._news.wait()
+        if isinstance(self._outcome, InferenceError):
+            raise self._outcome
+        return self._outcome
+
+    def cancel(self) -> None:
+        """End the process, if there is one: nobody wants its checkpoint."""
+        if self._process and self._process.stdin:
+            self._process.stdin.close()
+
+
+def begin(name: str, settings: Settings) -> Fetch:
+    """Begin to fetch `name`, unless it is at hand; returns at once. The cache is tidied on the way."""
+    try:
+        cache.of(settings).tidy()
+        found = at_hand(name, settings)
+    except InferenceError as error:
+        return Fetch(name, error)
+    if found:
+        return Fetch(name, found)
+    command = [sys.executable, "-m", "inference.models.fetch", name]
+    environment = child.environment(**settings.to_env())
+    return Fetch(name, None, subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8"))
+
+
+def load_sound(checkpoint: Checkpoint, settings: Settings, report: Report, load: Callable[[Checkpoint], Model]) -> tuple[Checkpoint, Model]:
+    """(checkpoint, model) by `load`; a folder of our own cache that can't be read and is damaged is made anew, once, and said."""
+    try:
+        return checkpoint, load(checkpoint)
+    except Refused:
+        raise
+    except Exception as error:
+        if not manifest.damaged(checkpoint.folder):
+            raise
+        log.warning("%s can't be read (%s) and is damaged: it is made anew", checkpoint.folder, error)
+    report(Loading("its copy in the cache is damaged: making it anew"))
+    entry = cache.Entry(checkpoint.folder)
+    with entry.locked():
+        entry.discard()
+    checkpoint = begin(checkpoint.id, settings).result(report)
+    return checkpoint, load(checkpoint)
