@@ -74,8 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--markdown", metavar="FILE", help="write the table there, ready for a model card")
     ours = _bench_parser(commands)
     quality = quality_command.add_parser(commands)
-    check = commands.add_parser("doctor", help="devices, versions, limits, and which models fit")
+    check = commands.add_parser("doctor", help="devices, versions, limits, which models fit, and what the cache holds")
     check.set_defaults(command=_doctor)
+    check.add_argument("--empty-cache", action="store_true", help="remove what our cache holds and no lane uses, instead of the report")
     for command in (one, ours, quality, check):
         command.add_argument("--model", help="Hub id, folder or shape:NAME (MODEL_ID)")
         command.add_argument("--lanes", help="such as cuda:nf4,cpu:fp32 (LANES)")
@@ -148,7 +149,8 @@ def _bench(options: argparse.Namespace, settings: Settings) -> int:
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     sys.stdout.flush()
-    return subprocess.run([sys.executable, "-m", "inference.lane.doctor"], env=child.environment(**settings.to_env())).returncode
+    command = [sys.executable, "-m", "inference.lane.doctor", *(["--empty-cache"] if options.empty_cache else [])]
+    return subprocess.run(command, env=child.environment(**settings.to_env())).returncode
 
 
 class StatusLine:

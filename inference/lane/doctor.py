@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+import time
 from typing import Any
 
 import torch
@@ -21,7 +22,8 @@ from inference.cuda.device_code import DeviceCode
 from inference.errors import InferenceError
 from inference.fast import WAYS, FastWays
 from inference.lane.probe import cuda_reason, environment, probe, versions
-from inference.models import loading, shapes
+from inference.models import cache, disk, loading, shapes
+from inference.models.cache import Cache
 from inference.settings import Settings, from_env
 from inference.units import size
 
@@ -36,6 +38,7 @@ def report(settings: Settings) -> tuple[list[str], bool]:
         lines += _ways(lane.lane, settings) if lane.available else []
     compact = "compact" in settings.fast
     lines += ["", "Models that fit", *_fits([lane.lane for lane in found if lane.available], compact)]
+    lines += ["", "Cache", *_cache(cache.of(settings))]
     return lines, all(lane.available for lane in found)
 
 
@@ -106,8 +109,33 @@ def _meta_tensors(config: dict[str, Any]) -> list[tuple[str, tuple[int, ...]]]:
     return [(name, tuple(parameter.shape)) for name, parameter in model.named_parameters()]
 
 
+def _cache(place: Cache) -> list[str]:
+    """What the cache holds, the most recently used first, and how to empty it."""
+    entries = place.entries()[::-1]
+    total = sum(entry.bytes() for entry in entries)
+    lines = [f"  {place.root}: {size(total)} of at most {size(place.limit_bytes)} (CACHE_LIMIT), {size(disk.free_bytes(place.root))} free on its disk"]
+    lines += [f"  {cache.KINDS[entry.kind]} {entry.path.name}: {size(entry.bytes())}, last used {_day(entry.used_at())}" for entry in entries]
+    return [*lines, "  To empty it: python -m inference doctor --empty-cache"] if entries else lines
+
+
+def _day(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(seconds))
+
+
+def emptied(place: Cache) -> list[str]:
+    """Empty the cache; lines that say what went and what is in use."""
+    before = place.entries()
+    sizes = {entry: entry.bytes() for entry in before}
+    removed, kept = place.empty()
+    freed = sum(sizes.get(entry, 0) for entry in removed)
+    return [f"{place.root}: removed {len(removed)} entries, {size(freed)}", *(f"  kept, in use by a lane: {entry.path.name}" for entry in kept)]
+
+
 def main() -> int:
-    """Print the report for the environment's settings; returns the exit code."""
+    """Print the report for the environment's settings, or empty the cache (`--empty-cache`); returns the exit code."""
+    if "--empty-cache" in sys.argv[1:]:
+        print("\n".join(emptied(cache.of(from_env()))))
+        return 0
     lines, well = report(from_env())
     print("\n".join(lines))
     return 0 if well else 1

@@ -98,13 +98,13 @@ class Entry:
     def building(self, needed_bytes: int = 0) -> Iterator[Path]:
         """A temporary folder beside the entry, removed at the end; hold the entry's lock. Raises InferenceError where the disk is full."""
         disk.check_room(self.path.parent, needed_bytes, self.path.name)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{self.path.name}-", dir=self.path.parent))
-        try:
-            with disk.faults_told(self.path.parent, needed_bytes, self.path.name):
+        with disk.faults_told(self.path.parent, needed_bytes, self.path.name):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{self.path.name}-", dir=self.path.parent))
+            try:
                 yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def put(self, made: Path) -> None:
         """Move what was made into place, instead of what is there; hold the entry's lock."""

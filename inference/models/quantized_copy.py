@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
@@ -162,8 +163,10 @@ def _save(model: PreTrainedModel, part: dict[str, torch.Tensor], folder: Path, f
     """Save some tensors of the model's state dict as transformers would, its configuration beside them in `folder`."""
     quantizer = model.hf_quantizer
     model.hf_quantizer = None  # with one, save_pretrained saves the whole model whatever it is given
+    transformers.logging.disable_progress_bar()
     try:
         model.save_pretrained(folder, state_dict=part, max_shard_size="1TB")
     finally:
+        transformers.logging.enable_progress_bar()
         model.hf_quantizer = quantizer
     (folder / "model.safetensors").replace(file)

