@@ -22,6 +22,7 @@ from transformers.cache_utils import Cache
 from inference.cpu import library, products, row_cache
 from inference.cpu.row_cache import RowLayer
 from inference.models import exact
+from inference.models.cache import Entry
 
 log = logging.getLogger(__name__)
 TRACED_ROWS = 21
@@ -34,6 +35,7 @@ class CompiledStep:
     def __init__(self, path: Path, model: PreTrainedModel) -> None:
         self._loader = torch._C._aoti.AOTIModelPackageLoader(str(path), "model", False, 1, -1)
         _remove_unpacked()
+        Entry(path).note_use()
         tensors: dict[str, torch.Tensor] = {f"model.{name}": p.detach() for name, p in model.named_parameters(remove_duplicate=False)}
         tensors |= {f"model.{name}": buffer for name, buffer in model.named_buffers(remove_duplicate=False)}
         self._weights = {name: tensors[name] for name in self._loader.get_constant_fqns()}

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from inference.errors import InferenceError
 from inference.models import disk
 from inference.settings import Settings
 
@@ -214,6 +215,12 @@ class Cache:
 def of(settings: Settings) -> Cache:
     """The cache of these settings; raises InferenceError if no place is writable."""
     return Cache(settings.cache_path(), (settings.cache_limit_gib or DEFAULT_LIMIT_GIB) * 2**30)
+
+
+def take_torch_files(settings: Settings) -> None:
+    """Let torch keep compiled code here instead of in the system's temporary folder; call it before torch is imported, which makes the folder."""
+    with contextlib.suppress(InferenceError):  # no writable place: the load says so
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(of(settings).entry("inductor", "torch").path))
 
 
 def _inside(folder: Path) -> list[Path]:

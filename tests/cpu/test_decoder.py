@@ -82,6 +82,18 @@ def test_compiled_tokens_are_those_of_plain_generate(decoder, folder, step_file)
     assert ids(fast, other, 20) == plain_ids("cpu:fp32", str(folder), tuple(other), 20, NO_END)
 
 
+def test_a_loaded_step_leaves_nothing_in_the_temporary_folder_and_works_on(decoder, folder, step_file, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    fast = decoder.with_step(step_file)
+    assert not list(tmp_path.iterdir())
+    assert ids(fast, limit=5) == plain_ids("cpu:fp32", str(folder), tuple(PROMPT), 5, NO_END)
+
+
+def test_compiling_leaves_nothing_but_the_step(step_file):
+    beside = [path.name for path in step_file.parent.iterdir() if not path.name.startswith(".new-")]  # others still compile
+    assert all(name.endswith(".pt2") for name in beside)
+
+
 def test_the_same_draws_give_the_same_tokens_by_every_path(decoder, step_file):
     eager = ids(EagerDecoder(decoder.model), limit=20, sampler=Sampler(0.8, 3))
     assert ids(decoder, limit=20, sampler=Sampler(0.8, 3)) == eager

@@ -58,7 +58,7 @@ def written(checkpoint, cache):
 
 
 def tensors(model):
-    return {name: tensor for name, tensor in model.state_dict().items()}
+    return dict(model.state_dict())
 
 
 @pytest.mark.parametrize("part_bytes", [1, 2**30])
