@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch

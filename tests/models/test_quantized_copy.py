@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from inference.errors import InferenceError, OutOfMemory, Refused
+from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
+from inference.fast import FastWays
 from inference.models import loading, manifest, quantized_copy
 from inference.models.at_hand import Checkpoint
 from inference.models.cache import Cache
 from inference.models.manifest import State
-from inference.settings import Settings
 from tests.support.tiny import make_checkpoint
 
 LANE = "cpu:nf4"
-SETTINGS = Settings(compact=False)  # so that the models answer without our kernels
+WAYS = FastWays(LANE, ())  # so that the models answer without our kernels
 ARGUMENTS = loading.model_arguments(LANE)
 
 
@@ -39,7 +39,7 @@ def load_with(checkpoint, cache, load=None):
 
     def by(found):
         read.append(found.folder)
-        return load(found) if load else loading.load(found, LANE, lambda _: None, SETTINGS)
+        return load(found) if load else loading.load(found, LANE, lambda _: None, WAYS)
 
     model, writer = quantized_copy.load_through(checkpoint, ARGUMENTS, cache, by, lambda loading: told.append(loading.stage))
     return model, writer, read, told
@@ -139,7 +139,9 @@ def test_other_versions_and_another_revision_have_another_key(checkpoint, monkey
     assert quantized_copy.key_of(checkpoint, ARGUMENTS) != before
 
 
-@pytest.mark.parametrize("error", [Refused("does not fit"), OutOfMemory("the GPU ran out"), MemoryError(), RuntimeError("CUDA error: out of memory")])
+@pytest.mark.parametrize(
+    "error", [Refused("does not fit"), OutOfMemory("the GPU ran out"), MemoryError(), RuntimeError("CUDA error: out of memory"), DeviceLost("lost")]
+)
 def test_a_copy_that_does_not_fit_now_is_kept(checkpoint, cache, error):
     written(checkpoint, cache)
 
@@ -178,7 +180,7 @@ def test_a_copy_that_lacks_weights_is_not_used_again(checkpoint, cache):
     def lacks(found):
         if found.folder != checkpoint.folder:
             raise InferenceError("lacks 3 of the weights")
-        return loading.load(found, LANE, lambda _: None, SETTINGS)
+        return loading.load(found, LANE, lambda _: None, WAYS)
 
     model, writer, read, _ = load_with(checkpoint, cache, lacks)
     assert len(read) == 2 and model is not None and writer is not None
