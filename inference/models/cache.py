@@ -40,12 +40,13 @@ _in_use: dict[Path, Lock] = {}
 class Lock:
     """A lock on a file, held until `free` or the end of this process."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
 
     def free(self) -> None:
         """Let others have it."""
-        os.close(self._descriptor)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
 
     def __enter__(self) -> Lock:
         return self
@@ -56,14 +57,16 @@ class Lock:
 
 def _lock(path: Path, shared: bool = False, wait: bool = False) -> Lock | None:
     """The lock on `path`, or None where another holds it and `wait` is off."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
+        assert descriptor is not None
         os.close(descriptor)
         return None
-    except OSError as error:  # some network disks know no locks: one lane alone is still right there
+    except OSError as error:  # some network disks know no locks, a full one has no room for one: one lane alone is still right
         log.warning("%s can't be locked (%s); two lanes could write the same entry at once", path, error)
     return Lock(descriptor)
 
@@ -135,8 +138,9 @@ class Entry:
 
     def note_use(self) -> None:
         """Make it the most recently used."""
-        self._file("use").parent.mkdir(parents=True, exist_ok=True)
-        self._file("use").touch()
+        with contextlib.suppress(OSError):  # on a full disk the order of use is the least of all cares
+            self._file("use").parent.mkdir(parents=True, exist_ok=True)
+            self._file("use").touch()
 
     def used_at(self) -> float:
         """When it was last used, or made (seconds since 1970)."""

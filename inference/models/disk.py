@@ -1,4 +1,4 @@
-"""A full disk in words: how much is needed, how much is free, and where. Standard library only."""
+"""A full or unwritable disk in words: how much is needed, how much is free, and where. Standard library only."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from inference.errors import InferenceError
 from inference.units import size
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 WORDS = ("no space left on device", "disk quota exceeded")  # libraries in Rust and child processes give the text alone
 
 
@@ -52,7 +53,7 @@ def says_full(text: str) -> bool:
 
 @contextlib.contextmanager
 def faults_told(folder: Path, needed_bytes: int, what: str) -> Iterator[None]:
-    """Turn a full disk inside into its sentence (InferenceError); everything else goes through as it is."""
+    """Turn a full or unwritable disk inside into its sentence (InferenceError); everything else goes through as it is."""
     try:
         yield
     except InferenceError:
@@ -60,4 +61,6 @@ def faults_told(folder: Path, needed_bytes: int, what: str) -> Iterator[None]:
     except Exception as error:
         if is_full(error):
             raise full(folder, needed_bytes, what) from error
+        if getattr(error, "errno", None) in UNWRITABLE:
+            raise InferenceError(f"{folder} can't be written ({error}). Set CACHE_DIR to a folder that can.") from error
         raise

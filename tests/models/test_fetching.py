@@ -165,3 +165,18 @@ def test_a_whole_folder_is_not_blamed_for_a_load_that_fails(settings, error):
     with pytest.raises(type(error)):
         fetching.load_sound(Checkpoint(DEFAULT_MODEL, folder), settings, lambda _: None, load)
     assert folder.exists()
+
+
+def test_a_full_disk_reaches_the_lane_as_a_sentence_and_nothing_is_left(settings, small_disk):
+    with pytest.raises(OSError):
+        (small_disk / "full").write_bytes(bytes(2 * 2**20))
+    with pytest.raises(InferenceError, match=r"disk is full: .* has 0 B free, and SmolLM2.* needs about 480 MiB"):
+        fetching.begin(DEFAULT_MODEL, Settings(cache_dir=str(small_disk))).result(lambda _: None)
+    assert not list(small_disk.rglob(".new-*"))
+
+
+def test_a_folder_that_can_t_be_read_is_told_and_ends_nothing(settings, tmp_path):
+    folder = make_checkpoint(tmp_path / "m")
+    (folder / "shape.json").write_text("{")
+    with pytest.raises(InferenceError, match="can't be looked at"):
+        fetching.begin(str(folder), settings).result(lambda _: None)
