@@ -58,9 +58,12 @@ def head(status: LaneStatus) -> str:
     )
 
 
-def _model_lines(facts: LaneFacts) -> str:
+def _model_lines(facts: LaneFacts, progress: Progress | None) -> str:
+    """The model a lane answers with, what must be said of it, and why a run was not decoded by the lane's faster path."""
+    slow = progress.done.path_reason if progress and progress.done else None
     threads = f", {facts.threads} threads" if facts.threads and facts.device == "cpu" else ""
     lines = [f"{facts.model_id} on {facts.device_name}{threads}", f"{facts.note[:1].upper()}{facts.note[1:]}" if facts.note else ""]
+    lines += [f"Decoded by the {progress.done.path} path, not by {slow}"] if slow and progress and progress.done else []
     return "".join(f'<p class="lane-model">{escape(text)}</p>' for text in lines if text)
 
 
@@ -172,7 +175,7 @@ def badges(status: LaneStatus, progress: Progress | None = None) -> str:
         small.append(("tokens", f"{done.prompt_tokens} in, {len(done.token_ids)} out"))
     if progress and ended:
         small.append(("end", _end_words(progress)))
-    return badge.tiles(headline) + badge.chips(small, _marks(status, progress)) + (_model_lines(facts) if facts else "")
+    return badge.tiles(headline) + badge.chips(small, _marks(status, progress)) + (_model_lines(facts, progress) if facts else "")
 
 
 def _end_words(progress: Progress) -> str:
@@ -191,4 +194,6 @@ def _marks(status: LaneStatus, progress: Progress | None) -> list[str]:
         marks.append("cold run")
     if done and done.alone is False:
         marks.append("contended")
+    if done and done.path_reason:
+        marks.append(f"{done.path} path")
     return marks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -130,6 +131,13 @@ def test_badges_hold_the_lanes_own_figures_and_device():
     for expected in ("First token 35 ms", "Speed 98.3 tok/s", "Total 1.24 s", "Weights 3.00 GiB", "device NVIDIA H100", "precision 4-bit NF4", "load 2.40 s", "tokens 4 in, 2 out", "end by itself", "cold load"):  # fmt: skip
         assert expected in words
     assert "contended" not in words
+
+
+def test_an_eager_run_of_a_lane_that_has_a_faster_path_is_marked_with_the_reason():
+    slow = replace(DONE, path="eager", path_reason="cuda-graph: layer 0 has no mlp")
+    words = shown(render.badges(status(facts=FACTS), Progress(0.0).apply(slow, 1.0)))
+    assert "eager path" in words and "not by cuda-graph: layer 0 has no mlp" in words
+    assert "eager path" not in shown(render.badges(status(facts=FACTS), Progress(0.0).apply(replace(DONE, path="eager"), 1.0)))
 
 
 def test_marks_qualify_the_figures():
