@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from inference.cli import main as command_line
+from inference.cli import quality as quality_command
 from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import Request
@@ -75,3 +77,16 @@ def test_a_lane_that_can_answer_nothing_ends_the_file_at_the_first_prompt(measur
     assert "Not one prompt could be answered" in str(error)
     assert [words for words in said if words.startswith("answered")] == ["answered 1 of 4"]
     assert "cpu:nf4 can't answer any more, so the file ends here." in said
+
+
+def test_the_command_writes_what_it_could_measure_and_ends_with_1_where_a_prompt_is_missing(monkeypatch, tmp_path, capsys):
+    script = json.dumps({"*": QUICK, "cpu:nf4": {**QUICK, "fails_on": "long"}})
+    monkeypatch.setattr(quality_command, "Engine", lambda settings: Engine(settings, lambda lane, _: start_fake_lane(lane, settings, FAKE_LANE=script)))
+    (tmp_path / "p.txt").write_text("one\ntoo long\nthree\n")
+    arguments = ["quality", "--lanes", "cpu:nf4,cpu:fp32", "--json", str(tmp_path / "q.json"), "--prompts", str(tmp_path / "p.txt")]
+    assert command_line.main(arguments) == 1
+    found = json.loads((tmp_path / "q.json").read_text("utf-8"))["quality"]
+    assert found["positions"] == 6 and found["unanswered"][0]["line"] == 2 and {"model", "total_s", "ram_above_model", "ram_peak"} <= set(found)
+    assert "Line 2 is in no figure" in capsys.readouterr().out
+    (tmp_path / "p.txt").write_text("one\nthree\n")
+    assert command_line.main(arguments) == 0
