@@ -17,7 +17,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"record"},
     "series": {"engine", "record"},
     "quality": {"engine", "record", "series"},
-    "decode": set(),
+    "decode": {"models"},
     "models": set(),
     "cpu": {"decode", "models"},
     "cuda": {"decode", "models"},

@@ -22,7 +22,7 @@ from inference.lane.source import Source
 from inference.machine import lane_threads
 from inference.models import cache, default_model
 from inference.models.cache import Cache
-from inference.models.loading import tensors_of
+from inference.models.headers import tensors_of
 from inference.settings import Settings
 from inference.timing import Stopwatch
 
@@ -78,7 +78,7 @@ class LlamaCpp:
 
 def _describe(source: Source, threads: int, kernel: str) -> LaneFacts:
     """The file holds the checkpoint's tensors, so they are counted there."""
-    parameters = sum(math.prod(shape) for _, shape in tensors_of(source.checkpoint.folder))
+    parameters = sum(math.prod(shape) for _, shape, _ in tensors_of(source.checkpoint.folder))
     return LaneFacts(
         model_id=source.checkpoint.id, revision=source.checkpoint.revision, architecture=source.config.architectures[0],
         parameters=parameters, device="cpu", device_name="", precision="FP32", storage_dtype="float32", compute_dtype="float32",

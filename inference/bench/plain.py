@@ -18,7 +18,7 @@ from inference.events import ForcedRequest, LaneFacts, Request
 from inference.fast import Report
 from inference.lane import vram
 from inference.lane.source import Source
-from inference.models import loading
+from inference.models import loading, private
 from inference.timing import Stopwatch
 
 
@@ -35,8 +35,8 @@ class Generate:
         """Load as the snippets do."""
         began = time.perf_counter()
         model = AutoModelForCausalLM.from_pretrained(source.checkpoint.folder, **loading.model_arguments(self._lane))
-        if self._options and getattr(model, "hf_quantizer", None):
-            type(model.hf_quantizer).is_compileable = property(lambda _: True)  # without it a 4-bit model is never compiled
+        if self._options:
+            private.compile_also_quantized(model)
         vram.synchronize(model.device.type)
         read_s = time.perf_counter() - began
         self.model, self._end_ids = model, source.end_ids(model)

@@ -20,6 +20,7 @@ from inference.decode.decoder import ShouldStop, never
 from inference.decode.eager import Forward
 from inference.decode.sampling import Sampler
 from inference.errors import InferenceError
+from inference.models.private import CacheLayer
 
 log = logging.getLogger(__name__)
 LAYER_FLOP_PER_THREAD = 15e9  # some 0.3 s: a Stop is looked for before each layer
@@ -131,9 +132,12 @@ class CpuDecoder:
 
 
 def chunked(model: PreTrainedModel) -> bool:
-    """Whether a prompt of this model may be read in chunks over our cache: not where layers are of a kind this module doesn't know."""
+    """Whether a prompt of this model may be read in chunks over our cache: not where layers are of a kind this module doesn't know,
+    or where transformers' cache has no layers of ours.
+    """
     config = model.config.get_text_config()
-    return set(getattr(config, "layer_types", None) or ()) <= KINDS and not getattr(config, "num_kv_shared_layers", 0)
+    known = set(getattr(config, "layer_types", None) or ()) <= KINDS and not getattr(config, "num_kv_shared_layers", 0)
+    return known and CacheLayer is not None
 
 
 def compilable(model: PreTrainedModel) -> bool:

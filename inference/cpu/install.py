@@ -28,12 +28,13 @@ def use_kernels(model: PreTrainedModel, lane: str, folder: Path, ways: FastWays,
     library = _library(folder, ways)
     kernels = ways.attempt("products", lambda: _choose(model, library), report) or products.PLAIN
     exact.install(model, kernels.product)
+    four_bit = None
     if library is not None:
         ways.attempt("layers", lambda: patches.install(model, library), report)
-        ways.attempt("nf4", lambda: nf4.install(model, library), report)
+        four_bit = ways.attempt("nf4", lambda: nf4.install(model, library), report)
     if lane != "cpu:nf4":
         return kernels.name
-    return f"{'own C' if 'nf4' in ways.used else 'bitsandbytes'} (4-bit), {kernels.name} (the rest)"
+    return f"{four_bit or 'bitsandbytes'} (4-bit), {kernels.name} (the rest)"
 
 
 def _library(folder: Path, ways: FastWays) -> Library | None:

@@ -29,6 +29,10 @@ SUFFIXES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 FLAGS = ("-O3", "-fno-math-errno", "-shared", "-fPIC")
 
 
+class NotOurs(InferenceError):
+    """Ours can't be used for this model here; the message says why."""
+
+
 class NoLibrary(InferenceError):
     """Our C library can't be had here; the message says why."""
 

@@ -1,78 +1,125 @@
 """What lies between the products of a model on the CPU: norms, rotary embedding, gated activation and attention, one call each.
 
 transformers writes each as a handful of small operators, and at a prompt's few rows their dispatch costs as much as a
-third of the products. Each is taken only where it gives what the model's own code gives, up to rounding, and only for
-the case at hand (FP32, no mask but the causal one); everything else goes to the model's own code.
+third of the products. Each is taken only where it gives what the model's own code gives, up to rounding, where it is faster
+here, and only for the case at hand (FP32, no mask but the causal one); everything else goes to the model's own code.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from inference.cpu.library import VECTOR, Library
+from inference.cpu import probe
+from inference.cpu.library import VECTOR, Library, NotOurs
+from inference.models import private
 
 log = logging.getLogger(__name__)
 MOST_ROWS = 128  # ours reads all keys for each row; for more rows torch's own, which works in blocks, is left in place
 MOST_WIDTH = 256
 TOLERANCE = 1e-5
+TRIED_ROWS = (1, 24)  # an answer's, and a short prompt's
+TRIED_KEYS = 64
 Wrapped = Callable[..., Any]
 
 
+@dataclass(frozen=True)
+class Taken:
+    """How many norms and gates of a model are ours, and whether its rotary embedding and attention are."""
+
+    norms: int
+    gates: int
+    rotary: bool
+    attention: bool
+
+
 @torch.inference_mode()
-def install(model: nn.Module, library: Library) -> None:
-    """Give the parts of `model` that allow it our library's calls; the modules' code is changed in this process alone."""
-    for module in model.modules():
-        kind = type(module).__name__
-        if kind.endswith("RMSNorm"):
-            _norm(module, library)
-        elif kind.endswith("MLP"):
-            _gate(module, library)
-    _rotary(sys.modules[type(model).__module__], library)
-    _attention(library)
+def install(model: nn.Module, library: Library) -> Taken:
+    """Give the parts of `model` that allow it our library's calls; the modules' code is changed in this process alone.
+
+    Raises NotOurs where it is none.
+    """
+    tried: dict[Hashable, bool] = {}
+    modules = list(model.modules())
+    found = Taken(
+        sum(_norm(module, library, tried) for module in modules), sum(_gate(module, library, tried) for module in modules),
+        _rotary(model, library), _attention(library),
+    )  # fmt: skip
+    if not any(vars(found).values()):
+        raise NotOurs("none of its parts is of a form that ours knows and slower than it here")
+    log.info("parts in C: %s", found)
+    return found
 
 
 def _close(mine: torch.Tensor, own: torch.Tensor) -> bool:
     return mine.shape == own.shape and bool((mine - own).abs().max() <= TOLERANCE * own.abs().max())
 
 
-def _norm(module: nn.Module, library: Library) -> None:
-    weight, eps = module._parameters.get("weight"), getattr(module, "variance_epsilon", getattr(module, "eps", None))
-    if weight is None or eps is None or weight.dtype != torch.float32 or weight.dim() != 1 or len(weight) % VECTOR:
-        return
-    x = torch.randn(3, len(weight), generator=torch.Generator().manual_seed(0))
-    own = module(x)
+def _random(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _pays(tried: dict[Hashable, bool], key: Hashable, ours: Wrapped, own: Wrapped, *widths: int) -> bool:
+    """Whether `ours` is faster than `own` on (rows, width) inputs for few rows and one; tried once for each `key`."""
+    if key not in tried:
+        inputs = [[_random(rows, rows, width) for width in widths] for rows in TRIED_ROWS]
+        tried[key] = all(probe.faster(partial(ours, *given), partial(own, *given)) for given in inputs)
+    return tried[key]
+
+
+def _norm(module: nn.Module, library: Library, tried: dict[Hashable, bool]) -> bool:
+    """An RMS norm is a module without children whose one parameter is a vector, which takes one tensor and gives what ours gives."""
+    weight, eps = getattr(module, "weight", None), getattr(module, "variance_epsilon", getattr(module, "eps", None))
+    if not isinstance(weight, nn.Parameter) or not isinstance(eps, float) or len(list(module.parameters())) != 1 or list(module.children()):
+        return False
+    own = module.forward
+    if weight.dtype != torch.float32 or weight.dim() != 1 or len(weight) % VECTOR or len(inspect.signature(own).parameters) != 1:
+        return False
+    x = _random(0, 3, len(weight))
+    expected = own(x)
     for plus in (0.0, 1.0):
-        if _close(library.norm(x, weight, plus, eps), own):
-            module.forward = lambda x, plus=plus: library.norm(x, weight, plus, eps)
-            return
+        if _close(library.norm(x, weight, plus, eps), expected):
+
+            def ours(x: torch.Tensor, plus: float = plus) -> torch.Tensor:
+                return library.norm(x, weight, plus, eps)
+
+            if _pays(tried, (type(module), len(weight)), ours, own, len(weight)):
+                module.forward = ours
+                return True
+    return False
 
 
-def _gate(module: nn.Module, library: Library) -> None:
+def _gate(module: nn.Module, library: Library, tried: dict[Hashable, bool]) -> bool:
     parts = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
-    if not all(isinstance(part, nn.Linear) for part in parts) or len(list(module.children())) != 4:
-        return
+    activation = getattr(module, "act_fn", None)
+    if not all(isinstance(part, nn.Linear) for part in parts) or activation is None or len(list(module.children())) != 4:
+        return False
     gate, up, down = parts
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         return down(library.silu_times(gate(x), up(x)))  # type: ignore[misc]
 
-    x = torch.randn(1, 3, gate.in_features, generator=torch.Generator().manual_seed(0))  # type: ignore[union-attr]
-    if gate.out_features % VECTOR == 0 and _close(forward(x), module(x)):  # type: ignore[union-attr]
-        module.forward = forward
+    def own(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        return activation(gate) * up  # type: ignore[no-any-return]
+
+    x, width = _random(0, 1, 3, gate.in_features), gate.out_features  # type: ignore[union-attr]
+    if width % VECTOR or not _close(forward(x), module(x)) or not _pays(tried, (type(activation), width), library.silu_times, own, width, width):
+        return False
+    module.forward = forward
+    return True
 
 
-def _rotary(code: Any, library: Library) -> None:
-    own: Wrapped | None = getattr(code, "apply_rotary_pos_emb", None)
-    if own is None or hasattr(own, "own") or list(inspect.signature(own).parameters)[:4] != ["q", "k", "cos", "sin"]:
-        return
+def _rotary(model: nn.Module, library: Library) -> bool:
+    own = private.rotary(model)
+    if own is None or hasattr(own, "own"):
+        return own is not None
 
     def turned(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *rest: Any, **more: Any) -> tuple[torch.Tensor, torch.Tensor]:
         fits = all(t.dtype == torch.float32 and t.dim() == 4 and t.shape[0] == 1 and t.stride(3) == 1 and t.shape[3] == cos.shape[-1] for t in (q, k))
@@ -81,17 +128,19 @@ def _rotary(code: Any, library: Library) -> None:
         cos, sin = cos.contiguous(), sin.contiguous()
         return library.rotate(q, cos, sin), library.rotate(k, cos, sin)
 
-    generator = torch.Generator().manual_seed(0)
-    q, k, cos, sin = (torch.randn(*shape, generator=generator) for shape in ((1, 2, 3, 32), (1, 1, 3, 32), (1, 3, 32), (1, 3, 32)))
-    if all(map(_close, turned(q, k, cos, sin), own(q, k, cos, sin))):
-        turned.own = own  # type: ignore[attr-defined]
-        code.apply_rotary_pos_emb = turned
+    for rows in TRIED_ROWS:
+        given = [_random(i, *shape) for i, shape in enumerate(((1, 8, rows, 64), (1, 2, rows, 64), (1, rows, 64), (1, rows, 64)))]
+        if not all(map(_close, turned(*given), own(*given))) or not probe.faster(partial(turned, *given), partial(own, *given)):
+            return False
+    turned.own = own  # type: ignore[attr-defined]
+    private.set_rotary(model, turned)
+    return True
 
 
-def _attention(library: Library) -> None:
-    own: Wrapped = ALL_ATTENTION_FUNCTIONS["sdpa"]
-    if hasattr(own, "own"):
-        return
+def _attention(library: Library) -> bool:
+    own = private.attention()
+    if own is None or hasattr(own, "own"):
+        return own is not None
 
     def attend(
         module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **more: Any
@@ -106,12 +155,14 @@ def _attention(library: Library) -> None:
         return own(module, query, key, value, mask, **more)  # type: ignore[no-any-return]
 
     module = nn.Module()
-    module.is_causal, module.num_key_value_groups = True, 2  # type: ignore[assignment]
-    generator = torch.Generator().manual_seed(0)
-    for rows in (1, 11):
-        q, k, v = (torch.randn(1, heads, count, 32, generator=generator) for heads, count in ((4, rows), (2, 11), (2, 11)))
-        if not _close(attend(module, q, k, v, None)[0], own(module, q, k, v, None)[0]):
+    module.is_causal, module.num_key_value_groups = True, 4  # type: ignore[assignment]
+    for rows, keys in ((1, TRIED_KEYS), *((rows, rows) for rows in (11, TRIED_ROWS[-1]))):
+        given = [module, *(_random(heads, 1, heads, count, 64) for heads, count in ((8, rows), (2, keys), (2, keys))), None]
+        if not _close(attend(*given)[0], own(*given)[0]):
             log.warning("our attention differs from torch's here; torch's own is used")
-            return
+            return False
+        if not probe.faster(partial(attend, *given), partial(own, *given)):
+            return False
     attend.own = own  # type: ignore[attr-defined]
-    ALL_ATTENTION_FUNCTIONS["sdpa"] = attend
+    private.set_attention(attend)
+    return True

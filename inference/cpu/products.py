@@ -7,21 +7,22 @@ for a few (a short prompt) and one for many, each checked against torch's own FP
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch.nn import functional
 
+from inference.cpu import probe
 from inference.cpu.library import VECTOR, Library
+from inference.models import private
 from inference.models.exact import Product
 
 log = logging.getLogger(__name__)
 FEW = 48
 ROWS = {"one": 1, "few": 24, "many": 128}
 SCRATCH = 2**20
-PROBE_S = 0.08
 PROBE_BYTES = 24 * 2**20
 
 
@@ -52,20 +53,16 @@ PLAIN = Kernels(plain, plain, plain, "torch")
 
 
 def onednn(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """oneDNN's product, which uses every core for one row too; a private operator of torch, so it may be missing."""
+    """oneDNN's product, which uses every core for one row too; only where `private.has_pointwise`."""
     if weight.dtype == torch.float32:
-        return _pointwise(x, weight, bias)
-    return _in_blocks(_pointwise, x, weight, bias)
+        return private.pointwise(x, weight, bias)
+    return _in_blocks(private.pointwise, x, weight, bias)
 
 
 def traced(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """One row times a matrix as a multiplication and a sum, which inductor fuses with the conversion to FP32."""
     y = (x.reshape(1, -1) * weight.float()).sum(-1)
     return (y if bias is None else y + bias).view(*x.shape[:-1], -1)
-
-
-def _pointwise(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 def _in_blocks(product: Product, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -84,7 +81,7 @@ def _in_blocks(product: Product, x: torch.Tensor, weight: torch.Tensor, bias: to
 def candidates(library: Library | None) -> dict[str, Product]:
     """Every product by name, with our own library's where there is one."""
     found: dict[str, Product] = {"torch": plain}
-    if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    if private.has_pointwise():
         found["onednn"] = onednn
     if library is not None:
         found["own C"] = library.product
@@ -124,7 +121,7 @@ def _fastest(kind: str, rows: int, sample: list[torch.Tensor], found: dict[str, 
     for name, product in found.items():
         try:
             if all(_right(product, x, weight) for x, weight in zip(inputs[:2], sample[:2], strict=True)):
-                times[name] = _seconds(product, inputs, sample)
+                times[name] = probe.best_s(partial(_all, product, inputs, sample))
         except (RuntimeError, KeyError) as error:
             log.info("the product %s can't be used here: %s", name, str(error).split("\n")[0])
     log.info("%s: %s", kind, ", ".join(f"{name} {seconds * 1e3:.2f} ms" for name, seconds in times.items()))
@@ -141,11 +138,6 @@ def _right(product: Product, x: torch.Tensor, weight: torch.Tensor) -> bool:
     return bool(((product(x, weight, None).double() - exact).abs() <= bound).all())
 
 
-def _seconds(product: Product, inputs: list[torch.Tensor], sample: list[torch.Tensor]) -> float:
-    best, began, turns = float("inf"), time.perf_counter(), 0
-    while turns < 2 or (time.perf_counter() - began < PROBE_S and turns < 9):
-        start = time.perf_counter()
-        for x, weight in zip(inputs, sample, strict=True):
-            product(x, weight, None)
-        best, turns = min(best, time.perf_counter() - start), turns + 1
-    return best
+def _all(product: Product, inputs: list[torch.Tensor], sample: list[torch.Tensor]) -> None:
+    for x, weight in zip(inputs, sample, strict=True):
+        product(x, weight, None)

@@ -7,10 +7,12 @@ answer grows. All layers keep all positions; a sliding window is the attention m
 from __future__ import annotations
 
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache
+
+from inference.models import private
 
 
-class RowLayer(CacheLayerMixin):
+class RowLayer(private.CacheLayer or object):  # type: ignore[misc]
     """One layer's keys and values, made at its first update with room for `positions`."""
 
     is_sliding = False

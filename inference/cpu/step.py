@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from transformers.cache_utils import Cache
 
 from inference.cpu import library, products, row_cache
 from inference.cpu.row_cache import RowLayer
-from inference.models import exact
+from inference.models import exact, private
 from inference.models.cache import Entry
 
 log = logging.getLogger(__name__)
@@ -33,36 +32,20 @@ class CompiledStep:
     """A compiled step with a model's weights; raises RuntimeError or KeyError where file and model don't fit."""
 
     def __init__(self, path: Path, model: PreTrainedModel) -> None:
-        self._loader = torch._C._aoti.AOTIModelPackageLoader(str(path), "model", False, 1, -1)
-        _remove_unpacked()
-        Entry(path).note_use()
         tensors: dict[str, torch.Tensor] = {f"model.{name}": p.detach() for name, p in model.named_parameters(remove_duplicate=False)}
         tensors |= {f"model.{name}": buffer for name, buffer in model.named_buffers(remove_duplicate=False)}
-        self._weights = {name: tensors[name] for name in self._loader.get_constant_fqns()}
-        self._loader.load_constants(self._weights, False, True, True)
+        self._package = private.Package(path, tensors)
+        Entry(path).note_use()
 
     def logits(self, token: torch.Tensor, cache: Cache) -> torch.Tensor:
         """Logits (1, vocabulary) after `token` (1, 1), whose keys and values are added to the cache."""
         layers: list[RowLayer] = cache.layers
         end = layers[0].seen + 1
         rows = [layer.keys[:end] for layer in layers] + [layer.values[:end] for layer in layers]
-        logits = self._loader.run([token, torch.tensor([end - 1]), *rows])[0]
+        logits = self._package.run([token, torch.tensor([end - 1]), *rows])[0]
         for layer in layers:
             layer.seen = end
         return logits
-
-
-def _remove_unpacked() -> None:
-    """Remove the temporary folder into which torch has unpacked a step that is loaded now.
-
-    Only the loader's destructor would, and a lane that ends by `_exit` runs none. A library stays mapped without its file.
-    """
-    maps = Path("/proc/self/maps")  # torch tells nobody where it unpacked; where there is no /proc the folder stays
-    for line in maps.read_text().splitlines() if maps.exists() else []:
-        unpacked, inside, _ = line.partition("/")[2].partition("/data/aotinductor/")
-        if inside and not line.endswith("(deleted)"):
-            folder = Path("/" + unpacked)
-            shutil.rmtree(folder.parent if folder.parent.name.startswith("aotinductor_") else folder, ignore_errors=True)
 
 
 class _Rows(RowLayer):
@@ -113,13 +96,13 @@ def make(model: PreTrainedModel, cache: Cache, cache_name: str, path: Path) -> N
         )  # fmt: skip
     # the wrapper is one long function that only calls kernels: optimizing it takes minutes and gains nothing
     options = {"aot_inductor.package_constants_in_so": False, "aot_inductor.compile_wrapper_opt_level": "O0"}
-    torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=options)
+    private.package(program, path, options)
 
 
 def file_for(model: PreTrainedModel, folder: Path, threads: int) -> Path:
     """Where the step of this model is kept: named by all that it depends on."""
     config = {key: value for key, value in model.config.to_dict().items() if not key.startswith("_name")}
     dtypes = [str(parameter.dtype) for parameter in model.parameters()]
-    source = "".join(Path(str(module.__file__)).read_text() for module in (exact, products, row_cache)) + Path(__file__).read_text()
+    source = "".join(Path(str(module.__file__)).read_text() for module in (exact, private, products, row_cache)) + Path(__file__).read_text()
     parts = [source, type(model).__name__, config, dtypes, threads, torch.__version__, transformers.__version__, library.cpu_flags()]
     return folder / f"step-{hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:20]}.pt2"

@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
-from torch import nn
+from transformers import DynamicCache, PreTrainedModel
 
 from inference.cuda.device_code import DeviceCode
 from inference.cuda.parts import NotFusable, read_parts
 from inference.cuda.step import MOST_NARROW_ROWS, FusedStep, kernel_macros, kernel_source
 from inference.decode.decoder import ShouldStop
+from inference.decode.eager import Forward
 from inference.decode.sampling import Sampler
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class GraphDecoder:
 
     path = "cuda-graph"
 
-    def __init__(self, model: nn.Module, context_length: int = MOST_CONTEXT) -> None:
+    def __init__(self, model: PreTrainedModel, context_length: int = MOST_CONTEXT) -> None:
         """Reads the model's parts and compiles the kernels; the cache holds `context_length` positions, `MOST_CONTEXT` at most.
 
         Raises NotFusable for a model or device that this path doesn't know, NoDeviceCode where nothing can be compiled.
@@ -169,8 +170,9 @@ class GraphDecoder:
         embedded = self.step.parts.embed(ids[None])
         moved = embedded * (1 + torch.randn(embedded.shape, generator=torch.Generator().manual_seed(2)).to(embedded) / 512)
         many, shaken = self.model(ids[None]).logits[0, -1].float(), self.model(inputs_embeds=moved).logits[0, -1].float()
-        first = self.model(ids[None, :-1], use_cache=True)
-        one = self.model(ids[None, -1:], past_key_values=first.past_key_values, use_cache=True).logits[0, -1].float()
+        steps, cache = Forward(self.model), DynamicCache(config=self.model.config)
+        steps(ids[None, :-1], cache)
+        one = steps(ids[None, -1:], cache)[0]
         self.step.position.zero_()
         self.step.hidden(ids[:-1])
         self.step.position.fill_(_CHECK_IDS - 1)

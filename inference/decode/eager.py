@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from inference.decode.decoder import ShouldStop
 from inference.decode.sampling import Sampler
+from inference.models.private import cache_argument
 
 
 class EagerDecoder:
@@ -50,8 +50,7 @@ class Forward:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
-        # transformers 5.24 renamed the argument; the old name is gone in 5.40
-        self.cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+        self.cache_name = cache_argument(model)
 
     @torch.inference_mode()
     def __call__(self, ids: torch.Tensor, cache: Any) -> torch.Tensor:

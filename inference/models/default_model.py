@@ -6,8 +6,6 @@ weights were Q4_1 in there; they are kept as a bf16 checkpoint in the cache, and
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import importlib.util
 import json
 import logging
@@ -17,7 +15,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from inference.errors import InferenceError
@@ -124,7 +122,9 @@ def _convert(gguf: Path, out: Path, report: Report) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    with _parsed_once():
+    from inference.models import private
+
+    with private.gguf_parsed_once():
         report(Loading("restoring its tokenizer (once)", 1, 3, "steps"))
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         report(Loading("restoring its weights (once)", 2, 3, "steps"))
@@ -135,18 +135,3 @@ def _convert(gguf: Path, out: Path, report: Report) -> None:
     report(Loading("saving it to the cache (once)", 3, 3, "steps"))
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-
-
-@contextlib.contextmanager
-def _parsed_once() -> Iterator[None]:
-    """Lets transformers, which reads the file's 49,152 words three times and builds the table of tensor names 397 times, do each once."""
-    import gguf
-
-    functions = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
-    for name, function in functions.items():
-        setattr(gguf, name, functools.cache(function))
-    try:
-        yield
-    finally:
-        for name, function in functions.items():
-            setattr(gguf, name, function)

@@ -7,21 +7,20 @@ checking; what is not exactly 16-bit stays FP32. In: a model or how to load one.
 from __future__ import annotations
 
 import contextlib
-import json
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import PreTrainedModel
 
 from inference.fast import FastWays
+from inference.models import private
+from inference.models.headers import tensors_of
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 SIXTEEN_BIT = (torch.bfloat16, torch.float16)
+IN_A_FILE = {"BF16": torch.bfloat16, "F16": torch.float16}
 CHECKED_ROWS = 2**22
 
 
@@ -77,19 +76,18 @@ def shrink(model: nn.Module) -> None:
     """
     places: dict[int, list[tuple[nn.Module, str]]] = {}
     for module in model.modules():
-        for name, parameter in module._parameters.items():
-            if parameter is not None and parameter.is_floating_point():
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            if parameter.is_floating_point():
                 places.setdefault(id(parameter), []).append((module, name))
     for holders in places.values():
         module, name = holders[0]
-        parameter = module._parameters[name]
-        assert parameter is not None
+        parameter = module.get_parameter(name)
         matrix = all(name == "weight" and (_is_linear(module) or _is_embedding(module)) for module, name in holders)
         dtype = exact_dtype(parameter) if matrix else torch.float32
         if dtype != parameter.dtype:
             parameter = nn.Parameter(parameter.detach().to(dtype), requires_grad=False)
             for module, name in holders:
-                module._parameters[name] = parameter
+                setattr(module, name, parameter)
 
 
 def install(model: nn.Module, product: Product) -> None:
@@ -112,35 +110,19 @@ def computes_in_fp32(model: nn.Module) -> bool:
 
 def stored_dtype(folder: Path) -> torch.dtype | None:
     """The one 16-bit dtype that all matrices in a checkpoint's files have; None where there are several or none."""
-    names = {"BF16": torch.bfloat16, "F16": torch.float16}
-    found: set[Any] = set()
-    for file in folder.glob("*.safetensors"):
-        with file.open("rb") as stream:
-            header = json.loads(stream.read(struct.unpack("<Q", stream.read(8))[0]))
-        found |= {names.get(entry["dtype"]) for name, entry in header.items() if name != "__metadata__" and len(entry["shape"]) > 1}
+    found = {IN_A_FILE.get(tensor.dtype) for tensor in tensors_of(folder) if len(tensor.shape) > 1}
     return found.pop() if len(found) == 1 else None
 
 
-@contextlib.contextmanager
-def kept_as_stored(folder: Path, ways: FastWays) -> Iterator[None]:
+def kept_as_stored(folder: Path, ways: FastWays) -> contextlib.AbstractContextManager[None]:
     """While open, `from_pretrained(dtype=float32)` keeps the matrices in the dtype of the file, so that no FP32 copy is made.
 
-    Uses transformers' own plan of exceptions to the dtype; where it has none, all comes as FP32 and `shrink` does the rest.
+    Where that can't be had all comes as FP32, and `shrink` does the rest.
     """
-    dtype, plan = stored_dtype(folder), getattr(PreTrainedModel, "_get_dtype_plan", None)
-    if dtype is None or plan is None:
-        yield
-        return
-
-    def with_matrices(self: PreTrainedModel, asked: torch.dtype) -> dict[str, torch.dtype]:
-        kept = ways.attempt("compact", lambda: {f"{name}.weight": dtype for name, _ in matrices(self)})
-        return {**plan(self, asked), **(kept or {})}
-
-    PreTrainedModel._get_dtype_plan = with_matrices
-    try:
-        yield
-    finally:
-        PreTrainedModel._get_dtype_plan = plan
+    dtype = stored_dtype(folder)
+    if dtype is None:
+        return contextlib.nullcontext()
+    return private.dtype_plan_with(lambda model: ways.attempt("compact", lambda: {f"{name}.weight": dtype for name, _ in matrices(model)}) or {})
 
 
 def storage_label(model: nn.Module) -> str:

@@ -10,25 +10,27 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from safetensors import safe_open
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
 
 from inference import machine
 from inference.errors import InferenceError, OutOfMemory
 from inference.events import LaneFacts, Loading
 from inference.fast import FastWays
+from inference.models import private
 from inference.models.at_hand import Checkpoint
 from inference.models.exact import computes_in_fp32, kept_as_stored, shrink, storage_label, stored_dtype
+from inference.models.headers import tensors_of
 
 log = logging.getLogger(__name__)
 Report = Callable[[Loading], None]
 RAM_MARGIN = machine.GIB // 2
 VRAM_MARGIN = machine.GIB
+CONTEXT = 2048
 NOT_TEXT = ("vision", "visual", "audio", "multi_modal", "image")
 
 
@@ -58,9 +60,9 @@ def model_arguments(lane: str) -> dict[str, Any]:
 def load(checkpoint: Checkpoint, lane: str, report: Report, ways: FastWays) -> PreTrainedModel:
     """The model on its device; raises InferenceError (Refused where it can't fit)."""
     check_fits(checkpoint.folder, lane, ways.may("compact"))
-    transformers.logging.set_tqdm_hook(lambda factory, args, kwargs: _WeightsProgress(report, *args, **kwargs))
     try:
-        return read(checkpoint.folder, lane, ways, checkpoint.id)
+        with private.progress_bars(partial(_WeightsProgress, report)):
+            return read(checkpoint.folder, lane, ways, checkpoint.id)
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
         raise OutOfMemory(f"The GPU ran out of memory while loading {checkpoint.id}. Free the card or set MODEL_ID to a smaller model.") from None
@@ -68,8 +70,6 @@ def load(checkpoint: Checkpoint, lane: str, report: Report, ways: FastWays) -> P
         raise InferenceError(
             f"{checkpoint.id} could not be loaded: {_first_line(error)} Check that the folder is complete and made for text generation."
         ) from error
-    finally:
-        transformers.logging.set_tqdm_hook(None)
 
 
 def read(folder: Path, lane: str, ways: FastWays, name: str = "") -> PreTrainedModel:
@@ -91,7 +91,7 @@ def check_fits(folder: Path, lane: str, compact: bool = True) -> None:
         "Free the GPU or set MODEL_ID to a smaller model." if lane.startswith("cuda") else "Choose a smaller model (MODEL_ID), or hardware with more memory."
     )
     exact = compact and stored_dtype(folder) is not None
-    machine.check_fits(what, needed_bytes(tensors_of(folder), lane, exact), free_bytes(lane), advice)
+    machine.check_fits(what, needed_bytes(((name, shape) for name, shape, _ in tensors_of(folder)), lane, exact), free_bytes(lane), advice)
 
 
 def needed_bytes(tensors: Iterable[tuple[str, Sequence[int]]], lane: str, exact: bool = False) -> int:
@@ -108,15 +108,6 @@ def needed_bytes(tensors: Iterable[tuple[str, Sequence[int]]], lane: str, exact:
 def free_bytes(lane: str) -> int:
     """What is free where the lane's weights would go."""
     return torch.cuda.mem_get_info()[0] if lane.startswith("cuda") else machine.ram_available_bytes()
-
-
-def tensors_of(folder: Path) -> list[tuple[str, Sequence[int]]]:
-    """(name, shape) of every tensor in a checkpoint's files, read off their headers."""
-    found: list[tuple[str, Sequence[int]]] = []
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, "pt") as tensors:
-            found += [(name, tensors.get_slice(name).get_shape()) for name in tensors.keys()]  # noqa: SIM118 - not a dict
-    return found
 
 
 def _stored_bytes(name: str, shape: Sequence[int], device: str, precision: str) -> int:
@@ -147,7 +138,6 @@ def describe(model: PreTrainedModel, checkpoint: Checkpoint, lane: str, threads:
             f"The {lane} lane came out as {precision}, so it is not shown under that name. See the log, and check MODEL_ID's quantization settings."
         )
     device = str(model.device)
-    text_config = model.config.get_text_config()
     compute = {module.compute_dtype for _, module in four_bit} if four_bit else {torch.float32} if in_fp32 else floating
     return LaneFacts(
         model_id=checkpoint.id, revision=checkpoint.revision, architecture=type(model).__name__,
@@ -155,9 +145,14 @@ def describe(model: PreTrainedModel, checkpoint: Checkpoint, lane: str, threads:
         storage_dtype="uint8, two weights a byte" if four_bit else storage_label(model), compute_dtype=_names(compute),
         quantization=_quantization(four_bit), device_map=device, kernel="bitsandbytes" if four_bit else "torch",
         threads=threads if device == "cpu" else None, kept_16bit=_kept(model) if four_bit else (),
-        weights_bytes=weights_bytes(model), context_length=int(getattr(text_config, "max_position_embeddings", 2048)),
+        weights_bytes=weights_bytes(model), context_length=context_length(model.config),
         has_chat_template=False, note=checkpoint.note,
     )  # fmt: skip
+
+
+def context_length(config: PretrainedConfig) -> int:
+    """Positions that a model was made for; CONTEXT where its configuration doesn't say."""
+    return int(getattr(config.get_text_config(), "max_position_embeddings", 0) or CONTEXT)
 
 
 def weights_bytes(model: PreTrainedModel) -> int:

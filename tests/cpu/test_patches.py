@@ -2,68 +2,122 @@
 
 from __future__ import annotations
 
-import sys
+import collections
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from inference.cpu import patches
+from inference.cpu import patches, probe
+from inference.cpu.library import NotOurs
+from inference.cpu.patches import Taken
+from inference.models import private
 from tests.support.tiny import make_checkpoint
+
+# of two layers: (what is taken, calls of ours in one forward)
+EXPECTED = {
+    "llama": (Taken(5, 2, True, True), {"norm": 5, "silu_times": 2, "rotate": 4, "attend": 2}),
+    "qwen3": (Taken(9, 2, True, True), {"norm": 9, "silu_times": 2, "rotate": 4, "attend": 2}),
+    "gemma3_text": (Taken(13, 0, True, True), {"norm": 13, "rotate": 4, "attend": 2}),  # its gate is another function
+}
+
+
+class Counting:
+    """Our library, counting the calls of each function; `change` is done to what they give."""
+
+    def __init__(self, library, change=lambda found: found):
+        self.library, self.change, self.calls = library, change, collections.Counter()
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls[name] += 1
+            return self.change(getattr(self.library, name)(*arguments))
+
+        return call
 
 
 @pytest.fixture(autouse=True)
-def own_code():
-    """What the parts change in this process is put back."""
-    attention = ALL_ATTENTION_FUNCTIONS["sdpa"]
+def own_attention():
+    """transformers' attention as it comes; what was there is put back."""
+    before = private.attention()
+    private.set_attention(getattr(before, "own", before))
     yield
-    ALL_ATTENTION_FUNCTIONS["sdpa"] = attention
+    private.set_attention(before)
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text"])
-def test_a_model_gives_the_same_logits_with_fewer_calls(kind, library, tmp_path, monkeypatch):
-    model = AutoModelForCausalLM.from_pretrained(make_checkpoint(tmp_path / kind, kind), dtype=torch.float32).eval()
-    ids = torch.arange(3, 40)[None]
-    code = sys.modules[type(model).__module__]
-    monkeypatch.setattr(code, "apply_rotary_pos_emb", code.apply_rotary_pos_emb)
-    with torch.inference_mode():
-        own = model(input_ids=ids).logits
-        patches.install(model, library)
+@pytest.fixture(params=EXPECTED)
+def model(request, tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(make_checkpoint(tmp_path / request.param, request.param), dtype=torch.float32).eval()
+    before = private.rotary(model)
+    private.set_rotary(model, getattr(before, "own", before))
+    yield model
+    private.set_rotary(model, before)
+
+
+@torch.inference_mode()
+def logits(model, ids):
+    return model(input_ids=ids).logits
+
+
+def test_every_part_is_ours_and_gives_the_models_logits(model, library, monkeypatch):
+    monkeypatch.setattr(probe, "faster", lambda ours, own: True)
+    counting, (taken, calls) = Counting(library), EXPECTED[model.config.model_type]
+    for ids in (torch.arange(3, 40)[None], torch.tensor([[3]])):
+        parts = [logits(model, ids)]
+        if ids.shape[1] > 1:
+            assert patches.install(model, counting) == taken
+        counting.calls.clear()
         with torch.profiler.profile() as seen:
-            mine = model(input_ids=ids).logits
-    assert (mine - own).abs().max() < 1e-5 * own.abs().max()
-    left = {event.key for event in seen.key_averages()}
-    assert not left & {"aten::pow", "aten::rsqrt", "aten::neg", "aten::silu"}
+            parts.append(logits(model, ids))
+        assert (parts[1] - parts[0]).abs().max() < 1e-5 * parts[0].abs().max() and dict(counting.calls) == calls
+        assert not {event.key for event in seen.key_averages()} & {"aten::pow", "aten::rsqrt", "aten::neg", "aten::silu"}
 
 
-@pytest.mark.parametrize(("rows", "keys"), [(1, 1), (1, 700), (37, 37), (128, 128)])
-def test_attention_is_that_of_torch(rows, keys, library):
-    generator = torch.Generator().manual_seed(rows)
-    q, k, v = (torch.randn(1, heads, count, 64, generator=generator) for heads, count in ((6, rows), (2, keys), (2, keys)))
-    k = k.transpose(1, 2).contiguous().transpose(1, 2)  # as the cache keeps them
-    exact = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=rows > 1, enable_gqa=True, scale=0.3)
-    mine = library.attend(q, k, v, 0.3).transpose(1, 2)
-    assert (mine - exact).abs().max() < 1e-5 * exact.abs().max()
+def test_what_is_slower_here_is_not_taken(model, library, monkeypatch):
+    monkeypatch.setattr(probe, "faster", lambda ours, own: False)
+    own = logits(model, torch.arange(3, 40)[None])
+    with pytest.raises(NotOurs):
+        patches.install(model, library)
+    assert torch.equal(logits(model, torch.arange(3, 40)[None]), own)
 
 
-def test_attention_with_large_scores_stays_finite(library):
-    q = torch.full((1, 1, 4, 16), 50.0)
-    v = torch.randn(1, 1, 4, 16)
-    assert torch.isfinite(library.attend(q, -q, v, 1.0)).all() and torch.allclose(library.attend(q, q, v, 1.0)[0, 0, 0], v[0, 0, 0])
+def test_what_is_wrong_is_not_taken_however_fast(model, library, monkeypatch):
+    monkeypatch.setattr(probe, "faster", lambda ours, own: True)
+    with pytest.raises(NotOurs):
+        patches.install(model, Counting(library, lambda found: found * 1.0001))
 
 
-def test_the_gate_holds_from_minus_to_plus_infinity(library):
-    gate = torch.tensor([-1e4, -100.0, -88.0, -10.0, 0.0, 10.0, 100.0, 1e4])
-    up = torch.full((8,), 2.0)
-    assert torch.allclose(library.silu_times(gate, up), torch.nn.functional.silu(gate.double()).float() * up, rtol=1e-6, atol=1e-30)
+def test_the_trial_finds_the_faster_call():
+    long, short = torch.randn(400, 400), torch.randn(2, 2)
+    assert probe.faster(lambda: short @ short, lambda: long @ long) and not probe.faster(lambda: long @ long, lambda: short @ short)
+
+
+def test_a_gated_norm_and_a_norm_of_another_form_keep_their_own_code(library, monkeypatch):
+    monkeypatch.setattr(probe, "faster", lambda ours, own: True)
+
+    class Gated(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.eps = torch.nn.Parameter(torch.ones(16)), 1e-6
+
+        def forward(self, x, gate):
+            return x * gate
+
+    class Centred(Gated):
+        def forward(self, x):
+            x = x - x.mean(-1, keepdim=True)
+            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+
+    model = torch.nn.ModuleList([Gated(), Centred(), torch.nn.LayerNorm(16), torch.nn.RMSNorm(16, eps=1e-6)])
+    assert patches.install(model, library).norms == 1 and "forward" in vars(model[3])
 
 
 def test_a_mask_or_another_dtype_goes_to_torchs_own_attention(library, monkeypatch):
+    monkeypatch.setattr(probe, "faster", lambda ours, own: True)
     model = torch.nn.Module()
     model.is_causal, model.num_key_value_groups = True, 1
-    patches._attention(library)
-    attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    assert patches._attention(library)
+    attend = private.attention()
     monkeypatch.setattr(library, "attend", lambda *_: pytest.fail("ours was called"))
     q = torch.randn(1, 2, 5, 16)
     mask = torch.ones(1, 1, 5, 5, dtype=torch.bool)

@@ -5,12 +5,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from inference.cpu import library as c_library
 from inference.cpu import products
 from inference.cpu.install import use_kernels
 from inference.errors import InferenceError
 from inference.fast import ALL, FastWays
-from inference.models import exact, loading
+from inference.models import exact, loading, private
 from inference.models.at_hand import Checkpoint
 from tests.support.tiny import make_checkpoint
 
@@ -26,11 +25,11 @@ def read(folder):
     return loading.read(folder, "cpu:fp32", FastWays("cpu:fp32", ("compact",)))
 
 
-def loaded(folder, cache, allowed=ALL):
+def loaded(folder, kernels, allowed=ALL):
     """(model, facts) of an FP32 lane."""
     checkpoint, ways = Checkpoint("tiny", folder), FastWays("cpu:fp32", allowed)
     model = loading.load(checkpoint, "cpu:fp32", lambda _: None, ways)
-    use_kernels(model, "cpu:fp32", cache, ways)
+    use_kernels(model, "cpu:fp32", kernels, ways)
     return model, loading.describe(model, checkpoint, "cpu:fp32", 1)
 
 
@@ -97,7 +96,7 @@ def test_fp16_values_are_kept_in_fp16(folder, tmp_path):
 
 
 def test_without_transformers_plan_the_result_is_the_same(folder, monkeypatch):
-    monkeypatch.delattr(exact.PreTrainedModel, "_get_dtype_plan")
+    monkeypatch.delattr(private.PreTrainedModel, "_get_dtype_plan")
     with exact.kept_as_stored(folder, FastWays("cpu:fp32", ("compact",))):
         pass
     monkeypatch.undo()
@@ -106,70 +105,14 @@ def test_without_transformers_plan_the_result_is_the_same(folder, monkeypatch):
     assert model.get_output_embeddings().weight.dtype == torch.bfloat16
 
 
-def test_switched_off_all_is_fp32(folder, tmp_path):
-    _, facts = loaded(folder, tmp_path, ())
+def test_switched_off_all_is_fp32(folder, kernels):
+    _, facts = loaded(folder, kernels, ())
     assert (facts.precision, facts.storage_dtype, facts.compute_dtype) == ("FP32", "float32", "float32")
 
 
-def test_the_label_tells_the_storage_and_the_arithmetic(folder, tmp_path):
-    model, facts = loaded(folder, tmp_path)
+def test_the_label_tells_the_storage_and_the_arithmetic(folder, kernels):
+    model, facts = loaded(folder, kernels)
     assert (facts.precision, facts.storage_dtype, facts.compute_dtype) == ("FP32", "bfloat16 (exact)", "float32")
     model.model.norm.weight.data = model.model.norm.weight.data.bfloat16()
     with pytest.raises(InferenceError, match="mixed"):
         loading.describe(model, Checkpoint("tiny", folder), "cpu:fp32", 1)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("shape", [(5, 8), (64, 72), (130, 1608)])
-@pytest.mark.parametrize("rows", [1, 2, 7, 50])
-def test_our_products_differ_from_the_plain_one_by_rounding_only(library, dtype, shape, rows):
-    torch.manual_seed(0)
-    x, weight, bias = torch.randn(2, rows, shape[1])[:1], torch.randn(*shape).to(dtype), torch.randn(shape[0])
-    for added in (bias, None):
-        exact = x.double() @ weight.double().T + (0 if added is None else added.double())
-        assert (library.product(x, weight, added) - exact).abs().max() < 2e-6 * shape[1]
-        assert (products.plain(x, weight, added) - exact).abs().max() < 2e-6 * shape[1]
-
-
-def test_special_16_bit_values_are_read_right(library):
-    for dtype in (torch.bfloat16, torch.float16):
-        every = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16).view(dtype)
-        every = every[torch.isfinite(every)]
-        weight = every[: len(every) // 8 * 8].view(-1, 8)
-        one_hot = torch.eye(8)
-        for i in range(8):
-            assert torch.equal(library.product(one_hot[i : i + 1], weight, None)[0], weight[:, i].float())
-        assert torch.equal(library.product(one_hot, weight, None), weight.float().T)
-
-
-def test_the_choice_is_right_and_a_wrong_product_is_never_chosen():
-    weights = [torch.randn(64, 64).bfloat16()]
-    wrong = {"torch": products.plain, "quick and wrong": lambda x, weight, _: torch.zeros(*x.shape[:-1], len(weight))}
-    assert products.choose(weights, wrong).name == "torch"
-
-    def broken(*_):
-        raise RuntimeError("not on this processor")
-
-    assert products.choose(weights, {"torch": products.plain, "broken": broken}).name == "torch"
-
-
-def test_without_a_compiler_the_products_are_torch_s(tmp_path, monkeypatch):
-    monkeypatch.setattr(c_library.shutil, "which", lambda _: None)
-    with pytest.raises(c_library.NoLibrary, match="no C compiler"):
-        c_library.load(tmp_path)
-    found = products.candidates(None)
-    assert "torch" in found and "own C" not in found
-
-
-def test_a_compiler_that_fails_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(c_library, "compiler", lambda: "/bin/false")
-    with pytest.raises(c_library.NoLibrary, match="can't be used"):
-        c_library.load(tmp_path)
-
-
-def test_a_large_matrix_is_converted_in_blocks(monkeypatch):
-    monkeypatch.setattr(products, "SCRATCH", 640)
-    x, weight, bias = torch.randn(3, 64), torch.randn(37, 64).bfloat16(), torch.randn(37)
-    expected = torch.nn.functional.linear(x, weight.float(), bias)
-    assert torch.allclose(products.plain(x, weight, bias), expected, atol=1e-5)
-    assert torch.allclose(products.onednn(x, weight, bias), expected, atol=1e-5)

@@ -1,0 +1,154 @@
+"""What we take from torch, transformers and gguf that they don't promise to keep: every such reach is here and nowhere else.
+
+In: their private parts. Out: the same under our names, or None (a no-op, an error that the caller's slower way answers) where a
+version has it no more. `tests/models/test_private.py` says of each what it relies on, so that an upgrade which breaks one is seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from transformers import PreTrainedModel, cache_utils, modeling_utils
+
+Attention = Callable[..., Any]
+Rotary = Callable[..., Any]
+# the base of a cache's layer; where there is none, models on the CPU decode over transformers' own cache
+CacheLayer: Any = getattr(cache_utils, "CacheLayerMixin", None)
+
+
+def cache_argument(model: PreTrainedModel) -> str:
+    """The name under which `model` takes its cache: transformers 5.24 renamed it, and the old name is gone in 5.40."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+
+
+def attention() -> Attention | None:
+    """The attention function that models call unless told otherwise; None where it isn't found."""
+    found: Attention | None = dict(getattr(modeling_utils, "ALL_ATTENTION_FUNCTIONS", {})).get("sdpa")
+    return found
+
+
+def set_attention(function: Attention) -> None:
+    """Make every model of this process call `function` in its place; only where `attention` found one."""
+    modeling_utils.ALL_ATTENTION_FUNCTIONS["sdpa"] = function
+
+
+def rotary(model: nn.Module) -> Rotary | None:
+    """The function by which `model` turns queries and keys (q, k, cos, sin, ...); None where its code has none of that form."""
+    found: Rotary | None = getattr(sys.modules[type(model).__module__], "apply_rotary_pos_emb", None)
+    return found if found and list(inspect.signature(found).parameters)[:4] == ["q", "k", "cos", "sin"] else None
+
+
+def set_rotary(model: nn.Module, function: Rotary) -> None:
+    """Make every model of the same code call `function` in its place; only where `rotary` found one."""
+    sys.modules[type(model).__module__].apply_rotary_pos_emb = function  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def dtype_plan_with(exceptions: Callable[[PreTrainedModel], dict[str, torch.dtype]]) -> Iterator[None]:
+    """While open, `from_pretrained(dtype=...)` loads the parameters that `exceptions(model)` names in the dtypes that it gives.
+
+    Where transformers has no such plan all comes in the dtype asked for.
+    """
+    plan = getattr(PreTrainedModel, "_get_dtype_plan", None)
+    if plan is None:
+        yield
+        return
+
+    def with_exceptions(self: PreTrainedModel, asked: torch.dtype) -> dict[str, torch.dtype]:
+        return {**plan(self, asked), **exceptions(self)}
+
+    PreTrainedModel._get_dtype_plan = with_exceptions
+    try:
+        yield
+    finally:
+        PreTrainedModel._get_dtype_plan = plan
+
+
+@contextlib.contextmanager
+def progress_bars(stand_in: Callable[..., Any]) -> Iterator[None]:
+    """While open, transformers calls `stand_in` where it would make a tqdm bar; without the hook nothing is told of a load's progress."""
+    set_hook = getattr(transformers.logging, "set_tqdm_hook", lambda hook: None)
+    before = set_hook(lambda factory, args, kwargs: stand_in(*args, **kwargs))
+    try:
+        yield
+    finally:
+        set_hook(before)
+
+
+@contextlib.contextmanager
+def gguf_parsed_once() -> Iterator[None]:
+    """Lets transformers, which reads a file's 49,152 words three times and builds the table of tensor names 397 times, do each once."""
+    import gguf
+
+    functions = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map") if hasattr(gguf, name)}
+    for name, function in functions.items():
+        setattr(gguf, name, functools.cache(function))
+    try:
+        yield
+    finally:
+        for name, function in functions.items():
+            setattr(gguf, name, function)
+
+
+def compile_also_quantized(model: PreTrainedModel) -> None:
+    """Let `generate` compile a quantized model too, which it otherwise never does; nothing happens to one that isn't quantized."""
+    quantizer = getattr(model, "hf_quantizer", None)
+    if quantizer is not None:
+        type(quantizer).is_compileable = property(lambda _: True)
+
+
+def has_pointwise() -> bool:
+    """Whether `pointwise` can be called: torch built with oneDNN, and its operator still there."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def pointwise(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """oneDNN's product, which torch keeps for its compiler: x (..., k) FP32 times weight (n, k) FP32 -> (..., n)."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+def package(program: Any, path: Path, options: dict[str, Any]) -> None:
+    """Compile an exported program into `path` with inductor's own `options`; raises what inductor raises, AttributeError where it is gone."""
+    torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=options)
+
+
+class Package:
+    """A compiled program read from a file; raises RuntimeError where torch can't, has no loader, or the file is none."""
+
+    def __init__(self, path: Path, weights: dict[str, torch.Tensor]) -> None:
+        """`weights` by the names they were compiled under: those the program needs are used where they lie. Raises KeyError for one that is missing."""
+        loader = getattr(getattr(torch._C, "_aoti", None), "AOTIModelPackageLoader", None)
+        if loader is None:
+            raise RuntimeError("this torch loads no compiled step")
+        self._loader = loader(str(path), "model", False, 1, -1)  # one runner, on no particular device
+        _remove_unpacked()
+        self._weights = {name: weights[name] for name in self._loader.get_constant_fqns()}
+        self._loader.load_constants(self._weights, False, True, True)  # neither unused ones nor a copy, and all must be there
+
+    def run(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The program's outputs."""
+        found: list[torch.Tensor] = self._loader.run(inputs)
+        return found
+
+
+def _remove_unpacked() -> None:
+    """Remove the temporary folder into which torch has unpacked a step that is loaded now.
+
+    Only the loader's destructor would, and a lane that ends by `_exit` runs none. A library stays mapped without its file.
+    """
+    maps = Path("/proc/self/maps")  # torch tells nobody where it unpacked; where there is no /proc the folder stays
+    for line in maps.read_text().splitlines() if maps.exists() else []:
+        unpacked, inside, _ = line.partition("/")[2].partition("/data/aotinductor/")
+        if inside and not line.endswith("(deleted)"):
+            folder = Path("/" + unpacked)
+            shutil.rmtree(folder.parent if folder.parent.name.startswith("aotinductor_") else folder, ignore_errors=True)

@@ -1,0 +1,162 @@
+"""What `models/private.py` relies on in torch, transformers and gguf, one by one; and that a lane still answers where a version has it no more."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, cache_utils, modeling_utils
+
+from inference.cpu import products
+from inference.cpu.row_cache import RowLayer, row_cache
+from inference.models import private
+from tests.support.tiny import make_checkpoint
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_checkpoint(tmp_path_factory.mktemp("tiny") / "llama", "llama")
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+@pytest.mark.parametrize("kind", ["gemma3_text", "llama", "qwen3"])
+@torch.inference_mode()
+def test_a_cache_is_given_under_the_name_that_the_model_takes(kind, tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(make_checkpoint(tmp_path / kind, kind), dtype=torch.float32).eval()
+    ids, cache = torch.arange(3, 15)[None], transformers.DynamicCache(config=model.config)
+    for part in (ids[:, :-1], ids[:, -1:]):
+        steps = model(part, use_cache=True, **{private.cache_argument(model): cache}).logits[:, -1]
+    assert cache.get_seq_length() == 12 and torch.allclose(steps, model(ids).logits[:, -1], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["cache", "past_key_values"])
+def test_both_names_of_the_cache_are_known(name):
+    model = torch.nn.Module()
+    model.forward = eval(f"lambda input_ids, {name}=None: None")
+    assert private.cache_argument(model) == name
+
+
+def test_a_layer_of_our_cache_is_all_that_transformers_asks_a_layer_to_be():
+    assert private.CacheLayer is cache_utils.CacheLayerMixin and issubclass(RowLayer, cache_utils.CacheLayerMixin)
+    assert not RowLayer.__abstractmethods__
+    cache = row_cache(2, 5)
+    keys = torch.randn(1, 3, 4, 8)
+    assert torch.equal(cache.update(keys, keys + 1, 1)[0], keys) and cache.get_seq_length(1) == 4
+    assert cache.get_mask_sizes(1, 1) == (5, 0)
+
+
+def test_models_call_the_attention_function_that_is_set(model, monkeypatch):
+    own, called = private.attention(), []
+    assert own is modeling_utils.ALL_ATTENTION_FUNCTIONS["sdpa"]
+    private.set_attention(lambda *args, **more: called.append(1) or own(*args, **more))
+    try:
+        model(torch.tensor([[3, 4]]))
+    finally:
+        private.set_attention(own)
+    assert len(called) == 2
+    monkeypatch.delattr(modeling_utils, "ALL_ATTENTION_FUNCTIONS")
+    assert private.attention() is None
+
+
+def test_models_call_the_rotary_function_that_is_set(model):
+    own, called = private.rotary(model), []
+    private.set_rotary(model, lambda *args, **more: called.append(1) or own(*args, **more))
+    try:
+        model(torch.tensor([[3, 4]]))
+    finally:
+        private.set_rotary(model, own)
+    assert len(called) == 2 and private.rotary(torch.nn.Linear(1, 1)) is None
+
+
+def test_named_parameters_come_in_the_dtype_of_the_plan(folder, monkeypatch):
+    def load():
+        with private.dtype_plan_with(lambda _: {"model.layers.0.mlp.up_proj.weight": torch.bfloat16}):
+            return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+
+    def sixteen_bit(model):
+        return [name for name, parameter in model.named_parameters() if parameter.dtype == torch.bfloat16]
+
+    plan = transformers.PreTrainedModel._get_dtype_plan
+    assert sixteen_bit(load()) == ["model.layers.0.mlp.up_proj.weight"] and transformers.PreTrainedModel._get_dtype_plan is plan
+    monkeypatch.setattr(private.PreTrainedModel, "_get_dtype_plan", None)
+    with private.dtype_plan_with(lambda _: pytest.fail("it was asked")):
+        assert private.PreTrainedModel._get_dtype_plan is None
+
+
+def test_a_load_s_progress_is_told_and_the_hook_is_put_back(folder, monkeypatch):
+    seen = []
+
+    class Bar:
+        def __init__(self, *args, total=None, **_):
+            seen.append(total or len(args[0]))
+
+            self.items = args[0] if args else ()
+
+        def __iter__(self):
+            return iter(self.items)
+
+        def __getattr__(self, name):
+            return lambda *_, **__: None
+
+    before = transformers.logging.set_tqdm_hook(None)
+    transformers.logging.set_tqdm_hook(before)
+    with private.progress_bars(Bar):
+        AutoModelForCausalLM.from_pretrained(folder)
+    assert seen and max(seen) > 10 and transformers.logging.set_tqdm_hook(before) is before
+    monkeypatch.delattr(transformers.logging, "set_tqdm_hook")
+    with private.progress_bars(Bar):
+        AutoModelForCausalLM.from_pretrained(folder)
+
+
+def test_transformers_asks_gguf_for_what_is_read_once():
+    import gguf
+    from transformers import modeling_gguf_pytorch_utils
+
+    source = inspect.getsource(modeling_gguf_pytorch_utils)
+    assert "from gguf import GGUFReader" in source and "get_tensor_name_map" in source, "asked for at each call, so that ours is found"
+    own = gguf.get_tensor_name_map
+    with private.gguf_parsed_once():
+        assert gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2) is gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
+    assert gguf.get_tensor_name_map is own
+
+
+def test_one_dnn_s_product_is_torch_s(monkeypatch):
+    if not private.has_pointwise():
+        pytest.skip("this torch has no oneDNN")
+    x, weight, bias = torch.randn(3, 24), torch.randn(7, 24), torch.randn(7)
+    for added in (bias, None):
+        assert torch.allclose(private.pointwise(x, weight, added), torch.nn.functional.linear(x, weight, added), atol=1e-5)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert list(products.candidates(None)) == ["torch"]
+
+
+def test_a_compiled_step_can_be_written_and_read(tmp_path, monkeypatch):
+    """The trip itself, with weights used where they lie, is `tests/cpu/test_decoder.py`'s: compiling takes most of a minute."""
+    loader = torch._C._aoti.AOTIModelPackageLoader
+    assert all(hasattr(loader, name) for name in ("get_constant_fqns", "load_constants", "run"))
+    assert {"package_path", "inductor_configs"} <= set(inspect.signature(torch._inductor.aoti_compile_and_package).parameters)
+    (tmp_path / "none.pt2").write_bytes(b"no archive")
+    with pytest.raises(RuntimeError):
+        private.Package(tmp_path / "none.pt2", {})
+    monkeypatch.delattr(torch._C._aoti, "AOTIModelPackageLoader")
+    with pytest.raises(RuntimeError, match="loads no compiled step"):
+        private.Package(tmp_path / "none.pt2", {})
+
+
+def test_a_quantized_model_says_that_it_can_be_compiled(model):
+    class Quantizer:
+        is_compileable = False
+
+    private.compile_also_quantized(model)
+    model.hf_quantizer = Quantizer()
+    private.compile_also_quantized(model)
+    assert model.hf_quantizer.is_compileable
+    from transformers.quantizers.quantizer_bnb_4bit import Bnb4BitHfQuantizer
+
+    assert isinstance(inspect.getattr_static(Bnb4BitHfQuantizer, "is_compileable"), property)
