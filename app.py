@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, NoReturn
 from inference.engine.dispatch import Starter
 from inference.engine.engine import Engine
 from inference.engine.process import start_worker
-from inference.errors import InferenceError
+from inference.errors import InferenceError, WrongArguments
+from inference.machine import check_platform
 from inference.settings import VARIABLES, Settings, from_env
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _engines: list[Engine] = globals().get("_engines", [])  # outlives a hot reload,
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise InferenceError(f"{message[:1].upper()}{message[1:]}. See python app.py --help.")
+        raise WrongArguments(f"{message[:1].upper()}{message[1:]}. See python app.py --help.")
 
 
 def read_settings(argv: list[str]) -> Settings:
@@ -58,7 +59,8 @@ def read_settings(argv: list[str]) -> Settings:
 
 
 def build_page(settings: Settings, starter: Starter = start_worker) -> tuple[gr.Blocks, Engine, Callable[[], None]]:
-    """The page, its engine, and the function that starts the engine; nothing is started yet."""
+    """The page, its engine, and the function that starts the engine; nothing is started yet. Raises InferenceError where none can run."""
+    check_platform()
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     if not settings.port:
         os.environ.pop("GRADIO_SERVER_PORT", None)  # Gradio would take a zero there for a port
@@ -89,7 +91,7 @@ def start_once(engine: Engine, others: Iterable[Engine] = ()) -> Callable[[], No
 
 
 def check_address(settings: Settings) -> None:
-    """Raise InferenceError if the host can't be listened on, or the port asked for is taken."""
+    """Raise WrongArguments if the host can't be listened on, or the port asked for is taken."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         with socket.socket(family, kind) as probe:
@@ -97,7 +99,7 @@ def check_address(settings: Settings) -> None:
             probe.bind(address)
     except OSError as error:
         where = f"{settings.host}, port {settings.port}" if settings.port else settings.host
-        raise InferenceError(
+        raise WrongArguments(
             f"Can't listen on {where} ({error.strerror or error}). Choose another with --port or --host, or end the program that uses it."
         ) from error
 
@@ -113,7 +115,7 @@ def main(argv: list[str] | None = None, starter: Starter = start_worker) -> int:
         demo, engine, start = build_page(settings, starter)
     except InferenceError as error:
         print(error, file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, WrongArguments) else 1
     return 0 if reloading else serve(demo, engine, start, settings)
 
 
@@ -131,7 +133,7 @@ def serve(page: gr.Blocks, engine: Engine, start: Callable[[], None], settings: 
         _, url, share_url = page.launch(**launch_options(settings))
     except OSError as error:
         print(f"The page can't be served: {error}", file=sys.stderr)
-        return 2
+        return 1
     print(f"Open {url}" + (f" or {share_url}" if share_url else ""), flush=True)
     start()
     while not ended.wait(0.5):

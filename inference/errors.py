@@ -13,6 +13,10 @@ class OutOfMemory(InferenceError):
     """A load that was begun and found too little memory; the files it read are not to blame."""
 
 
+class WrongArguments(InferenceError):
+    """Arguments or settings that can't be used, told before anything starts; a command ends with 2, for any other fault with 1."""
+
+
 class DeviceLost(InferenceError):
     """The device (a CUDA context) is past use in this process: only a new process can answer."""
 

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
-from inference.errors import InferenceError
+from inference.errors import WrongArguments
 from inference.score_events import Scored, ScoreRequest
 from inference.timing import Timings
 
@@ -33,19 +33,19 @@ class Request:
     verb: ClassVar[str] = "generate"
 
     def check(self) -> None:
-        """Raise InferenceError with one sentence when the request can't be answered by any lane."""
+        """Raise WrongArguments with one sentence when the request can't be answered by any lane."""
         if not self.prompt.strip():
-            raise InferenceError("The prompt is empty. Type a question, or pick one of the examples.")
+            raise WrongArguments("The prompt is empty. Type a question, or pick one of the examples.")
         if (characters := len(self.prompt) + len(self.system)) > MOST_CHARACTERS:
-            raise InferenceError(f"The prompt has {characters:,} characters, system prompt included; {MOST_CHARACTERS:,} are the most. Shorten it.")
+            raise WrongArguments(f"The prompt has {characters:,} characters, system prompt included; {MOST_CHARACTERS:,} are the most. Shorten it.")
         if self.format not in FORMATS:
-            raise InferenceError(f"Unknown prompt format {self.format!r}. Use one of: {', '.join(FORMATS)}.")
+            raise WrongArguments(f"Unknown prompt format {self.format!r}. Use one of: {', '.join(FORMATS)}.")
         if not 1 <= self.max_new_tokens <= MAX_NEW_TOKENS_LIMIT:
-            raise InferenceError(f"Max new tokens must be from 1 to {MAX_NEW_TOKENS_LIMIT}, not {self.max_new_tokens}.")
+            raise WrongArguments(f"Max new tokens must be from 1 to {MAX_NEW_TOKENS_LIMIT}, not {self.max_new_tokens}.")
         if not 0 <= self.temperature <= 2:
-            raise InferenceError(f"Temperature must be from 0 (greedy) to 2, not {self.temperature}.")
+            raise WrongArguments(f"Temperature must be from 0 (greedy) to 2, not {self.temperature}.")
         if not 0 <= self.seed < 2**63:
-            raise InferenceError(f"The seed must be a whole number from 0 to 2^63 - 1, not {self.seed}.")
+            raise WrongArguments(f"The seed must be a whole number from 0 to 2^63 - 1, not {self.seed}.")
 
 
 @dataclass(frozen=True)

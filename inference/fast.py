@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from inference.errors import DeviceLost, InferenceError
+from inference.errors import DeviceLost, InferenceError, WrongArguments
 from inference.events import Loading
 
 log = logging.getLogger(__name__)
@@ -41,12 +41,12 @@ ENDED = "the lane's process ended while it was in use, so it is left out since t
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """The ways that FAST names: all, none, or a list separated by commas; raises InferenceError for an unknown one."""
+    """The ways that FAST names: all, none, or a list separated by commas; raises WrongArguments for an unknown one."""
     if text in ("all", "none"):
         return ALL if text == "all" else ()
     named = tuple(part.strip() for part in text.split(",") if part.strip())
     if unknown := [name for name in named if name not in WAYS]:
-        raise InferenceError(f"FAST knows no {unknown[0]!r}. Set it to all, none, or some of: {', '.join(WAYS)}.")
+        raise WrongArguments(f"FAST knows no {unknown[0]!r}. Set it to all, none, or some of: {', '.join(WAYS)}.")
     return tuple(name for name in WAYS if name in named)
 
 

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import logging
+import functools
 import os
 import platform
+import sys
 from pathlib import Path
 
 import psutil
 
-from inference.errors import Refused
+from inference import nvml
+from inference.errors import InferenceError, Refused
 from inference.settings import Settings
 from inference.units import size
 
-log = logging.getLogger(__name__)
 CGROUP = Path("/sys/fs/cgroup")
 GIB = 2**30
 UNLIMITED = 2**60
+
+
+def check_platform() -> None:
+    """Raise InferenceError, before anything starts, on a system that lanes can't run on."""
+    if sys.platform == "win32":
+        raise InferenceError("This does not run on Windows itself, only on Linux and macOS. Run it in WSL (wsl --install), which is a Linux.")
 
 
 def _number(path: Path) -> int | None:
@@ -75,7 +82,7 @@ def cpu_threads(asked: int = 0, beside_gpu: bool = False, root: Path = CGROUP) -
     """
     if asked:
         return asked
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has none
     physical = psutil.cpu_count(logical=False) or affinity
     quota = cpu_quota(root)
     threads = max(1, min(affinity, physical, max(1, round(quota)) if quota else affinity))
@@ -92,14 +99,7 @@ def nvidia_gpus() -> int:
     """How many NVIDIA cards this process may see, by NVML: without a context on any of them."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
         return 0
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        return int(pynvml.nvmlDeviceGetCount())
-    except Exception as error:  # noqa: BLE001 - NVML is optional and raises its own family
-        log.info("NVML found no card: %s", error)
-        return 0
+    return nvml.ask("no card", lambda driver: int(driver.nvmlDeviceGetCount())) or 0
 
 
 def cpu_quota(root: Path = CGROUP) -> float | None:
@@ -115,13 +115,22 @@ def cpu_quota(root: Path = CGROUP) -> float | None:
 
 def cpu_name() -> str:
     """The processor's name as the system tells it."""
+    return _cpu_info("model name") or platform.processor() or platform.machine()
+
+
+def cpu_flags() -> str:
+    """What the processor can do, as the system lists it: a build for one processor is not used on another."""
+    return _cpu_info("flags") or _cpu_info("Features") or platform.processor()
+
+
+@functools.cache
+def _cpu_info(key: str) -> str | None:
+    """What Linux says of its first processor under `key`."""
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        return None
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key) and ":" in line), None)
 
 
 def check_fits(what: str, need: int, have: int, advice: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from inference import fast
-from inference.errors import InferenceError
+from inference.errors import WrongArguments
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 LANES = ("cuda:nf4", "cpu:fp32", "cpu:nf4", "cuda:bf16")
@@ -34,6 +34,7 @@ VARIABLES: dict[str, str] = {
 }
 INTERNAL = {"fast_lost": "FAST_LOST"}  # what the engine tells a lane's process, and no person sets
 _SECRET = {"auth"}
+YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 @dataclass(frozen=True)
@@ -56,20 +57,20 @@ class Settings:
     def __post_init__(self) -> None:
         _check_lanes(self.lanes)
         if self.auth and (":" not in self.auth or not all(self.auth.split(":", 1))):
-            raise InferenceError("AUTH must look like user:password, with both parts filled in.")
+            raise WrongArguments("AUTH must look like user:password, with both parts filled in.")
         if not 0 <= self.port <= 65535:
-            raise InferenceError(f"The port must be from 1 to 65535, not {self.port}.")
+            raise WrongArguments(f"The port must be from 1 to 65535, not {self.port}.")
         if self.threads < 0:
-            raise InferenceError(f"CPU_THREADS must be a positive number (or 0 to decide), not {self.threads}.")
+            raise WrongArguments(f"CPU_THREADS must be a positive number (or 0 to decide), not {self.threads}.")
         if self.cache_limit_gib < 0:
-            raise InferenceError(f"CACHE_LIMIT must be a positive number of GiB (or 0 to decide), not {self.cache_limit_gib}.")
+            raise WrongArguments(f"CACHE_LIMIT must be a positive number of GiB (or 0 to decide), not {self.cache_limit_gib}.")
 
     def model_for(self, lane: str) -> str:
         """The checkpoint that `lane` loads: CPU_MODEL_ID, if set, for the full-precision CPU lane."""
         return self.cpu_model_id or self.model_id if lane == "cpu:fp32" else self.model_id
 
     def cache_path(self) -> Path:
-        """Where downloads restored by us are kept; raises InferenceError if no place is writable."""
+        """Where downloads restored by us are kept; raises WrongArguments if no place is writable."""
         tried = [Path(self.cache_dir)] if self.cache_dir else _cache_candidates()
         for path in tried:
             try:
@@ -78,7 +79,7 @@ class Settings:
                     return path
             except OSError:
                 continue
-        raise InferenceError(f"No writable cache folder ({', '.join(map(str, tried))}). Set CACHE_DIR to one.")
+        raise WrongArguments(f"No writable cache folder ({', '.join(map(str, tried))}). Set CACHE_DIR to one.")
 
     def to_env(self) -> dict[str, str]:
         """The environment variables that give these settings to a child process."""
@@ -93,7 +94,7 @@ class Settings:
 
 
 def from_env(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Settings from environment variables; raises InferenceError naming the variable that can't be read."""
+    """Settings from environment variables; raises WrongArguments naming the variable that can't be read."""
     values: dict[str, object] = {}
     for name, variable in (VARIABLES | INTERNAL).items():
         text = environ.get(variable, "").strip()
@@ -105,7 +106,7 @@ def from_env(environ: Mapping[str, str] = os.environ) -> Settings:
 
 
 def parse_lanes(text: str) -> tuple[str, ...]:
-    """A comma-separated list of lanes, checked; raises InferenceError."""
+    """A comma-separated list of lanes, checked; raises WrongArguments."""
     lanes = tuple(part.strip() for part in text.split(",") if part.strip())
     _check_lanes(lanes)
     return lanes
@@ -115,17 +116,17 @@ def _check_lanes(lanes: tuple[str, ...]) -> None:
     known = (AUTO_LANE, *LANES)
     for lane in lanes:
         if lane not in known:
-            raise InferenceError(f"Unknown lane {lane!r}. Lanes are: {', '.join(known)}.")
+            raise WrongArguments(f"Unknown lane {lane!r}. Lanes are: {', '.join(known)}.")
     if not lanes or len(set(lanes)) != len(lanes):
-        raise InferenceError("Name at least one lane, each once, separated by commas.")
+        raise WrongArguments("Name at least one lane, each once, separated by commas.")
     if AUTO_LANE in lanes and any(lane != AUTO_LANE and lane.endswith(":nf4") for lane in lanes):
-        raise InferenceError(f"{AUTO_LANE} becomes cuda:nf4 or cpu:nf4. Name either it or those, not both.")
+        raise WrongArguments(f"{AUTO_LANE} becomes cuda:nf4 or cpu:nf4. Name either it or those, not both.")
 
 
 def _cache_candidates() -> list[Path]:
     base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("HF_HOME")
     home = Path(base) if base else Path.home() / ".cache"
-    return [home / "gpu-vs-cpu", Path("/tmp") / f"gpu-vs-cpu-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"]
+    return [home / "gpu-vs-cpu", Path("/tmp") / f"gpu-vs-cpu-{os.getuid()}"]
 
 
 def _from_text(name: str, variable: str, text: str) -> object:
@@ -134,13 +135,20 @@ def _from_text(name: str, variable: str, text: str) -> object:
     if name in {"fast", "fast_lost"}:
         return fast.parse(text)
     if name == "share":
-        return text.lower() in {"1", "true", "yes", "on"}
+        return _yes_or_no(variable, text)
     if name in {"threads", "port", "cache_limit_gib"}:
         try:
             return int(text)
         except ValueError:
-            raise InferenceError(f"{variable} must be a whole number, not {text!r}.") from None
+            raise WrongArguments(f"{variable} must be a whole number, not {text!r}.") from None
     return text
+
+
+def _yes_or_no(variable: str, text: str) -> bool:
+    for answer, words in ((True, YES), (False, NO)):
+        if text.lower() in words:
+            return answer
+    raise WrongArguments(f"{variable} must be on or off, not {text!r} (or one of {', '.join((*YES, *NO))}).")
 
 
 def _to_text(name: str, value: object) -> str:

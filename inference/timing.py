@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 Clock = Callable[[], float]
+WARM_UP_TOKENS = 4  # of an answer that isn't counted, before one that is
 
 
 @dataclass(frozen=True)

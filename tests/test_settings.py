@@ -1,13 +1,15 @@
 """Settings come from the environment once, are checked, and the README's table tells the same."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from inference.errors import InferenceError
-from inference.settings import VARIABLES, Settings, from_env, parse_lanes
+from inference.errors import InferenceError, WrongArguments
+from inference.settings import LANES, VARIABLES, Settings, from_env, parse_lanes
 
+SWITCHES = [field.name for field in fields(Settings) if isinstance(field.default, bool)]
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
 
@@ -32,11 +34,19 @@ def test_settings_survive_the_trip_to_a_child_process():
         {"CPU_THREADS": "-1"},
         {"CACHE_LIMIT": "-1"},
         {"CACHE_LIMIT": "20 GiB"},
+        *({VARIABLES[name]: text} for name in SWITCHES for text in ("y", "enabled", "onn", "2")),
     ],
 )
-def test_bad_settings_get_a_sentence(environ):
-    with pytest.raises(InferenceError):
+def test_a_setting_that_can_not_be_read_is_refused_by_name(environ):
+    (variable, text), *_ = environ.items()
+    with pytest.raises(WrongArguments, match={"LANES": "lane", "GRADIO_SERVER_PORT": "(?i)port"}.get(variable, variable)):
         from_env(environ)
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_a_switch_is_on_or_off_in_any_of_the_usual_words(name):
+    for value, words in ((True, ("1", "true", "Yes", "ON")), (False, ("0", "False", "no", "off"))):
+        assert [getattr(from_env({VARIABLES[name]: word}), name) for word in words] == [value] * 4
 
 
 def test_secrets_are_not_printed():
@@ -70,6 +80,22 @@ def test_the_readme_lists_every_flag_and_no_other():
     assert {flag: variable for variable, flag in re.findall(r"^\| `([A-Z_]+)` \| `(--[a-z]+)`", table, re.M)} == {
         flag: VARIABLES[name] for flag, (name, _) in FLAGS.items()
     }
+
+
+def test_the_readme_s_table_tells_each_default_and_every_lane():
+    lines = [line.strip("| ").split("|") for line in README.split("<!-- settings -->")[1].splitlines() if "`" in line]
+    rows = {cells[0].strip(" `"): [cell.strip() for cell in cells[1:]] for cells in lines}
+    for name, variable in VARIABLES.items():
+        value, told = getattr(Settings(), name), rows[variable][1]
+        if isinstance(value, bool):
+            assert told == ("on" if value else "off"), variable
+        elif isinstance(value, tuple):
+            assert told in (",".join(value), "all"), variable
+        elif value and isinstance(value, str):
+            assert told in (value, value.split("/")[-1]), variable
+        else:
+            assert told not in ("", "on", "off"), variable
+    assert all(lane in rows["LANES"][2] for lane in LANES)
 
 
 def test_the_readme_s_front_matter_fits_what_is_installed():

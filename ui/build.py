@@ -18,7 +18,7 @@ from inference.engine.engine import Engine
 from inference.lanes import LaneName, precision_words
 from inference.settings import Settings
 from inference.status import LaneStatus
-from ui import render
+from ui import private, render
 from ui.api import compare_endpoint
 from ui.fork import BUTTON, ForkViewer
 from ui.handlers import Page
@@ -107,17 +107,8 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
         demo.unload(prompts.leave)
         gr.api(compare_endpoint(engine, start), api_name="compare", concurrency_limit=MOST_AT_ONCE, concurrency_id="compare")
     demo.queue(max_size=256)
-    calm(demo)
+    private.calm(demo)
     return demo
-
-
-def calm(demo: gr.Blocks) -> None:
-    """Let Gradio look at its queue 10 times a second, not 1,000: that took 6 % of a core while idle.
-
-    A run begins when `begin` submits it, which is not queued; only its first frame may come 0.1 s later.
-    """
-    demo._queue.sleep_when_free = 0.1
-    demo._queue.progress_update_sleep_when_free = 1.0  # for progress bars, of which there are none
 
 
 def launch_options(settings: Settings) -> dict[str, Any]:

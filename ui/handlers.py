@@ -22,7 +22,7 @@ from inference.progress import Progress
 from inference.record.build import build_record
 from inference.record.model import Record
 from inference.record.verdict import verdict_text
-from inference.status import LaneStatus
+from inference.status import LOADING_STATES, LaneStatus
 from ui import render
 from ui.api import build_request
 from ui.badge import escape
@@ -185,7 +185,7 @@ class LaneColumn:
 
 def loading(statuses: dict[str, LaneStatus]) -> bool:
     """Whether a lane is on its way up, so that the page has something to watch."""
-    return any(status.state in ("starting", "loading") for status in statuses.values())
+    return any(status.state in LOADING_STATES for status in statuses.values())
 
 
 def retry_button(status: LaneStatus) -> gr.Button:

@@ -13,7 +13,7 @@ from inference import ends
 from inference.events import LaneFacts, Loading
 from inference.lanes import LaneName, precision_words, short_title
 from inference.progress import Progress
-from inference.status import LaneStatus
+from inference.status import LOADING_STATES, LaneStatus
 from inference.timing import Timings
 from inference.units import UNKNOWN, count, rate, seconds, size
 from ui import badge
@@ -37,7 +37,7 @@ def device_word(status: LaneStatus) -> str:
         return "CPU" if device == "cpu" else str(status.hello.environment.get("gpu") or "CUDA device")
     if LaneName.parse(status.key).on_cpu:
         return "CPU"
-    return "starting" if status.state in ("off", "starting", "loading") else "unknown device"
+    return "starting" if status.state in ("off", *LOADING_STATES) else "unknown device"
 
 
 def title(status: LaneStatus) -> str:

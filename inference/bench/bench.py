@@ -17,22 +17,23 @@ import numpy as np
 
 from inference.bench.bandwidth import read_bandwidth
 from inference.bench.logits import logits
-from inference.bench.side import Side, forced, peer_side, start_plain_worker
+from inference.bench.side import Side, forced, peer_side, resolved, start_plain_worker
 from inference.bench.table import bench_table, row
 from inference.engine.compare import warm_up
 from inference.engine.engine import Engine
-from inference.errors import InferenceError
+from inference.errors import WrongArguments
 from inference.events import Request
 from inference.record.figures import FIRST_TOKEN, LOAD, SPEED, TOTAL, WEIGHTS
 from inference.record.figures import ratio as ratio_of
 from inference.record.verdict import first_difference
+from inference.score_events import MOST_POSITIONS
 from inference.settings import Settings
 
 RATIOS = {figure.short: figure.key for figure in (SPEED, FIRST_TOKEN, TOTAL, LOAD, WEIGHTS)}
 
 
 def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str], None], peers: Sequence[str] = (), positions: int = 0) -> dict[str, Any]:
-    """The benchmark of each lane of the settings, one lane after the other, with `peers` beside; raises InferenceError.
+    """The benchmark of each lane of the settings, one lane after the other, with `peers` beside; raises InferenceError, WrongArguments before anything is loaded.
 
     With `positions`, the log-probabilities of both ways on so many positions of a fixed text are held together as well.
 
@@ -40,10 +41,12 @@ def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str]
     said as soon as it is measured, so that a bench that is cut off loses none of them.
     """
     if request.temperature:
-        raise InferenceError("The bench compares greedy answers. Leave the temperature at 0.")
-    _check_peers(settings.lanes, peers)
+        raise WrongArguments("The bench compares greedy answers. Leave the temperature at 0.")
+    check_arguments(rounds, positions)
+    lanes = [resolved(lane, settings) for lane in settings.lanes]
+    _check_peers(lanes, peers)
     found = {}
-    for lane in settings.lanes:
+    for lane in lanes:
         alone = replace(settings, lanes=(lane,))
         beside, after = (peers, ()) if lane.startswith("cpu") else ((), peers)
         found[lane] = bench_lane(alone, request, rounds, say, beside, positions)
@@ -54,13 +57,23 @@ def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str]
     return {"lanes": found}
 
 
+def check_arguments(rounds: int, positions: int, prompt_tokens: int = 0) -> None:
+    """Raise WrongArguments, before anything is loaded, for numbers that no bench can be made with."""
+    if rounds < 1:
+        raise WrongArguments(f"--rounds must be 1 or more, not {rounds}.")
+    if not 0 <= positions <= MOST_POSITIONS:
+        raise WrongArguments(f"--positions must be from 0 to {MOST_POSITIONS}, not {positions}.")
+    if prompt_tokens < 0:
+        raise WrongArguments(f"--prompt-tokens must be 1 or more (0 takes --prompt), not {prompt_tokens}.")
+
+
 def _check_peers(lanes: Sequence[str], peers: Sequence[str]) -> None:
-    """Raise InferenceError, before anything is loaded, for a peer that can't stand beside one of the lanes."""
+    """Raise WrongArguments, before anything is loaded, for a peer that can't stand beside one of the lanes."""
     for lane in lanes:
         if "bf16" in peers and not lane.startswith("cuda"):
-            raise InferenceError(f"The peer bf16 runs on a GPU, so it can't stand beside {lane}. Leave it out, or name --lanes cuda:nf4.")
+            raise WrongArguments(f"The peer bf16 runs on a GPU, so it can't stand beside {lane}. Leave it out, or name --lanes cuda:nf4.")
         if "llama.cpp" in peers and lane != "cpu:fp32":
-            raise InferenceError(f"The peer llama.cpp is measured in FP32 on the CPU, so it can't stand beside {lane}. Leave it out, or name --lanes cpu:fp32.")
+            raise WrongArguments(f"The peer llama.cpp is measured in FP32 on the CPU, so it can't stand beside {lane}. Leave it out, or name --lanes cpu:fp32.")
 
 
 def bench_peer(settings: Settings, peer: str, request: Request, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:

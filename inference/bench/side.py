@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 from inference.engine.compare import answer
 from inference.engine.engine import Engine
-from inference.engine.process import LaneProcess, start_module
-from inference.events import Done, ForcedRequest, LaneFacts, LoadFigures, Request
+from inference.engine.process import LaneProcess, start_module, start_worker
+from inference.errors import InferenceError
+from inference.events import Done, ForcedRequest, Hello, LaneFacts, LoadFigures, Request
 from inference.record.model import over
-from inference.settings import Settings
+from inference.settings import AUTO_LANE, Settings
 
 FIGURES = ("decode_tps", "ttft_s", "prefill_tps", "total_s")
 
@@ -57,6 +59,20 @@ class Side:
 def forced(request: Request, ids: tuple[int, ...], file: Path) -> ForcedRequest:
     """`request`, its answer forced to be `ids`, with each step's logits written to `file` (.npy; shape (len(ids), vocabulary))."""
     return ForcedRequest(**{**vars(request), "max_new_tokens": len(ids)}, ids=ids, logits_file=str(file))
+
+
+def resolved(lane: str, settings: Settings) -> str:
+    """The lane that `lane` means on this machine: auto:nf4 as a process of it says, any other by its name. Raises InferenceError where none answers."""
+    if lane != AUTO_LANE:
+        return lane
+    told: queue.SimpleQueue[Hello | None] = queue.SimpleQueue()
+    process = start_worker(lane, settings)
+    process.watch(lambda event: told.put(event) if isinstance(event, Hello) else None, lambda code: told.put(None))
+    hello = told.get()
+    process.close()
+    if hello is None:
+        raise InferenceError(f"The process of {lane} ended before it said what it is; its trace is above.")
+    return hello.lane
 
 
 def peer_side(settings: Settings, peer: str) -> Side:

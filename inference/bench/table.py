@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from inference.errors import InferenceError
+from inference.errors import WrongArguments
 from inference.record import grid
 from inference.record.figures import FIRST_TOKEN, LOAD, SPEED, TOTAL, WEIGHTS
 from inference.units import UNKNOWN
@@ -50,10 +50,10 @@ def _logits(found: dict[str, Any] | None) -> str:
 
 
 def quoted(words: str) -> tuple[str, dict[str, Any]]:
-    """`NAME=DECODE_TPS,TTFT_S,TOTAL_S`, figures that somebody else measured -> a peer of the table; raises InferenceError."""
+    """`NAME=DECODE_TPS,TTFT_S,TOTAL_S`, figures that somebody else measured -> a peer of the table; raises WrongArguments."""
     name, _, numbers = words.partition("=")
     try:
         decode_tps, ttft_s, total_s = (float(number) for number in numbers.split(","))
     except ValueError:
-        raise InferenceError(f"--quote takes NAME=DECODE_TPS,TTFT_S,TOTAL_S, such as llama.cpp=239,0.0094,0.215, not {words!r}.") from None
+        raise WrongArguments(f"--quote takes NAME=DECODE_TPS,TTFT_S,TOTAL_S, such as llama.cpp=239,0.0094,0.215, not {words!r}.") from None
     return name, {"decode_tps": decode_tps, "ttft_s": ttft_s, "total_s": total_s, "path": "quoted, not measured", "quoted": True}

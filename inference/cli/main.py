@@ -16,16 +16,16 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from inference import child
+from inference import child, machine
 from inference.cli import output
 from inference.cli import prompts as prompts_command
 from inference.cli import quality as quality_command
+from inference.cli.progress import StatusLine
 from inference.engine.compare import compare, settle
 from inference.engine.engine import Engine
-from inference.errors import InferenceError
+from inference.errors import InferenceError, WrongArguments
 from inference.events import FORMATS, MODES, Request
 from inference.lanes import LaneName
-from inference.progress import Progress
 from inference.quality.answers import scored_or_why_not
 from inference.record.export import to_json
 from inference.record.quality import quality_table
@@ -34,6 +34,7 @@ from inference.record.verdict import verdict_text
 from inference.settings import Settings, from_env, parse_lanes
 
 log = logging.getLogger(__name__)
+FAILED, WRONG, STOPPED = 1, 2, 130  # exit codes; argparse ends with 2 too
 DEFAULT_PROMPT = "hello good morning may i see the menu"
 
 
@@ -43,14 +44,15 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = _parser().parse_args(arguments)
     try:
+        machine.check_platform()
         settings = _settings(options)
         return int(options.command(options, settings))
     except InferenceError as error:
         print(error, file=sys.stderr)
-        return 1
+        return WRONG if isinstance(error, WrongArguments) else FAILED
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
-        return 130
+        return STOPPED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,9 +110,9 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _compare(options: argparse.Namespace, settings: Settings) -> int:
     if options.repeats < 1:
-        raise InferenceError(f"--repeats must be 1 or more, not {options.repeats}.")
+        raise WrongArguments(f"--repeats must be 1 or more, not {options.repeats}.")
     if options.prompts and options.quality:
-        raise InferenceError("--quality scores one answer. For a file of prompts use: python -m inference quality --prompts FILE.")
+        raise WrongArguments("--quality scores one answer. For a file of prompts use: python -m inference quality --prompts FILE.")
     if options.prompts:
         return prompts_command.run(options, settings)
     request = Request(options.prompt, options.system, options.format, options.max_new_tokens, options.temperature, options.seed)
@@ -129,17 +131,18 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _bench(options: argparse.Namespace, settings: Settings) -> int:
-    from inference.bench.bench import bench
+    from inference.bench.bench import bench, check_arguments
     from inference.bench.prompt import prompt_of
     from inference.bench.table import bench_table, quoted
 
     if options.shape:
         settings = replace(settings, model_id=f"shape:{options.shape}")
     request = Request(options.prompt, max_new_tokens=options.max_new_tokens)
+    request.check()
+    check_arguments(options.rounds, options.positions, options.prompt_tokens)
+    quotes = dict(quoted(words) for words in options.quote)
     if options.prompt_tokens:
         request = replace(request, prompt=prompt_of(options.prompt_tokens, settings), format="raw")
-    request.check()
-    quotes = dict(quoted(words) for words in options.quote)
     result = bench(settings, request, options.rounds, lambda words: print(words, file=sys.stderr, flush=True), options.peer, options.positions)
     for found in result["lanes"].values():
         found["peers"] |= quotes
@@ -151,31 +154,6 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     sys.stdout.flush()
     command = [sys.executable, "-m", "inference.lane.doctor", *(["--empty-cache"] if options.empty_cache else [])]
     return subprocess.run(command, env=child.environment(**settings.to_env())).returncode
-
-
-class StatusLine:
-    """One line on stderr that says where each lane is; on a pipe, a line whenever a phase changes."""
-
-    def __init__(self) -> None:
-        self._states: dict[str, str] = {}
-        self._live = sys.stderr.isatty()
-
-    def show(self, lane: str, progress: Progress) -> None:
-        """Take over a lane's progress."""
-        words = progress.phase
-        if self._live and progress.phase == "decode":
-            words = f"decode {progress.n}"
-        elif progress.loading and progress.phase == "loading":
-            words = f"loading: {progress.loading.stage}"
-        if self._states.get(lane) != words:
-            self._states[lane] = words
-            line = " | ".join(f"{name} {state}" for name, state in self._states.items())
-            print(f"\r\033[K{line}" if self._live else line, end="" if self._live else "\n", file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        """Leave an empty line behind."""
-        if self._live:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -12,34 +12,34 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from inference.errors import InferenceError
+from inference.errors import WrongArguments
 from inference.record.export import to_csv
 from inference.record.markdown import markdown_all
 from inference.record.model import Record
 
 
 def check_targets(options: argparse.Namespace) -> None:
-    """Raise InferenceError before anything runs where a file could not be written."""
+    """Raise WrongArguments before anything runs where a file could not be written."""
     for flag, name in (("--csv", options.csv), ("--markdown", options.markdown)):
         if name == "-":
-            raise InferenceError(f"{flag} can't go to stdout, only --json can. Name a file.")
+            raise WrongArguments(f"{flag} can't go to stdout, only --json can. Name a file.")
     for name in (options.json, options.csv, options.markdown):
         check_file(name)
 
 
 def check_file(name: str | None) -> None:
-    """Raise InferenceError where no file could be written under `name` (nothing and - are fine); leaves no new file behind."""
+    """Raise WrongArguments where no file could be written under `name` (nothing and - are fine); leaves no new file behind."""
     if not name or name == "-":
         return
     path = Path(os.path.realpath(name))
     try:
         if not path.parent.is_dir():
-            raise InferenceError(f"The folder of {name} does not exist. Make it first, or name another.")
+            raise WrongArguments(f"The folder of {name} does not exist. Make it first, or name another.")
         if path.is_dir():
-            raise InferenceError(f"{name} is a folder. Name a file in it.")
+            raise WrongArguments(f"{name} is a folder. Name a file in it.")
         _try_to_open(path)
     except OSError as error:
-        raise InferenceError(_sentence(name, error)) from error
+        raise WrongArguments(_sentence(name, error)) from error
 
 
 def _try_to_open(path: Path) -> None:

@@ -8,23 +8,20 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from inference.cli import output
+from inference.cli.progress import Bar
 from inference.engine.engine import Engine
 from inference.events import Request
-from inference.progress import Progress
 from inference.record.export import dump
 from inference.series import table
 from inference.series.prompts import read_prompts
 from inference.series.series import Series
 from inference.settings import Settings
-from inference.units import seconds
 
-BAR = 24
 STOPPED = 130
 
 
@@ -67,36 +64,3 @@ def _interrupt_stops(series: Series) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class Bar:
-    """The progress of a series on stderr: drawn in place on a terminal, a line every ten prompts on a pipe."""
-
-    def __init__(self, total: int) -> None:
-        self._total, self._done, self._lanes = total, 0, ""
-        self._live, self._began, self._drawn = sys.stderr.isatty(), time.monotonic(), 0.0
-
-    def lane(self, lane: str, progress: Progress) -> None:
-        """What a lane does at the moment."""
-        self._lanes = f"{lane} {progress.phase}{f' {progress.n}' if progress.phase == 'decode' else ''}"
-        if self._live and time.monotonic() - self._drawn > 0.1:
-            self._draw()
-
-    def done(self, count: int) -> None:
-        """`count` prompts are done."""
-        self._done = count
-        if self._live or count % 10 == 0 or count == self._total:
-            self._draw()
-
-    def _draw(self) -> None:
-        self._drawn = time.monotonic()
-        full = BAR * self._done // self._total
-        spent = self._drawn - self._began
-        left = f", about {seconds(spent / self._done * (self._total - self._done))} left" if self._done else ""
-        line = f"[{'#' * full}{'.' * (BAR - full)}] {self._done} of {self._total} prompts, {seconds(spent)}{left}"
-        print(f"\r\033[K{line}  {self._lanes}" if self._live else line, end="" if self._live else "\n", file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        """Leave an empty line behind."""
-        if self._live:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ import psutil
 
 from inference.cli import output
 from inference.engine.engine import Engine
-from inference.errors import InferenceError
+from inference.errors import WrongArguments
 from inference.events import Request
 from inference.quality.prompts import quality_of_prompts
 from inference.quality.scorer import choose, pieces, quality_of, text_spans
@@ -123,7 +123,7 @@ def _read(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InferenceError(f"{file} can't be read ({error}). Give a UTF-8 text file.") from error
+        raise WrongArguments(f"{file} can't be read ({error}). Give a UTF-8 text file.") from error
 
 
 def _say(words: str) -> None:

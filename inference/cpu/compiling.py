@@ -105,7 +105,7 @@ def environment() -> dict[str, str]:
 def _step_aside() -> None:
     """Run only when nobody else wants to, and end with the parent."""
     os.nice(19)
-    if hasattr(os, "SCHED_IDLE"):
+    if hasattr(os, "SCHED_IDLE"):  # macOS has none
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     child.end_with_parent()
 

@@ -1,4 +1,4 @@
-"""Builds `cpu_kernels.c` with the system's C compiler, once for each processor and source, and calls it.
+"""Builds `kernels.c` with the system's C compiler, once for each processor and source, and calls it.
 
 In: a folder for the result. Out: products of FP32 rows with a matrix kept in FP32, bf16, fp16 or NF4, all arithmetic in
 FP32. None where there is no compiler or the build fails; the callers have ways that need none.
@@ -7,7 +7,6 @@ FP32. None where there is no compiler or the build fails; the callers have ways 
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 import logging
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from inference import machine
 from inference.errors import InferenceError
 from inference.models.cache import Entry
 
@@ -145,14 +145,4 @@ def _build(found: str, entry: Entry) -> None:
 
 
 def _key(found: str | None) -> str:
-    return hashlib.sha256("|".join([SOURCE.read_text(), cpu_flags(), platform.machine(), str(found)]).encode()).hexdigest()[:16]
-
-
-@functools.cache
-def cpu_flags() -> str:
-    """What the processor can do, as the system lists it; a build for one processor is not used on another."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+    return hashlib.sha256("|".join([SOURCE.read_text(), machine.cpu_flags(), platform.machine(), str(found)]).encode()).hexdigest()[:16]

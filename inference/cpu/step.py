@@ -18,7 +18,8 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
-from inference.cpu import library, products, row_cache
+from inference import machine
+from inference.cpu import products, row_cache
 from inference.cpu.row_cache import RowLayer
 from inference.models import exact, private
 from inference.models.cache import Entry
@@ -104,5 +105,5 @@ def file_for(model: PreTrainedModel, folder: Path, threads: int) -> Path:
     config = {key: value for key, value in model.config.to_dict().items() if not key.startswith("_name")}
     dtypes = [str(parameter.dtype) for parameter in model.parameters()]
     source = "".join(Path(str(module.__file__)).read_text() for module in (exact, private, products, row_cache)) + Path(__file__).read_text()
-    parts = [source, type(model).__name__, config, dtypes, threads, torch.__version__, transformers.__version__, library.cpu_flags()]
+    parts = [source, type(model).__name__, config, dtypes, threads, torch.__version__, transformers.__version__, machine.cpu_flags()]
     return folder / f"step-{hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:20]}.pt2"

@@ -81,7 +81,7 @@ class LaneProcess:
     def kill(self) -> None:
         """End the child and what it started, at once."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL) if hasattr(os, "killpg") else self._child.kill()
+            os.killpg(self.pid, signal.SIGKILL)
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Let the child end by closing its input; kill it if it doesn't within `timeout_s`."""

@@ -29,10 +29,9 @@ from inference.lane.text import TextStream
 from inference.models import cache, loading, quantized_copy
 from inference.models.at_hand import Checkpoint
 from inference.settings import Settings
-from inference.timing import Stopwatch
+from inference.timing import WARM_UP_TOKENS, Stopwatch
 
 log = logging.getLogger(__name__)
-WARM_UP_TOKENS = 4
 LOOK_S = 0.1
 
 

@@ -16,6 +16,7 @@ import transformers
 
 from inference import machine
 from inference.events import Hello
+from inference.lane import vram
 
 log = logging.getLogger(__name__)
 PACKAGES = ("torch", "transformers", "bitsandbytes", "accelerate", "huggingface_hub", "gradio")
@@ -54,7 +55,7 @@ def hello_of(name: str) -> Hello:
 def cuda_reason() -> str | None:
     """Why CUDA can't be used, or None where it can."""
     if torch.version.cuda is None:
-        return "no CUDA device (this torch is a CPU build)"
+        return _other_device()
     try:
         if not torch.cuda.is_available():
             return "no CUDA device"
@@ -63,6 +64,15 @@ def cuda_reason() -> str | None:
         log.warning("CUDA does not work: %s", error)
         return "a CUDA device that does not work (see the log)"
     return None
+
+
+def _other_device() -> str:
+    """What there is where torch was built without CUDA."""
+    if torch.version.hip:
+        return f"no CUDA device (this torch is built for AMD GPUs, ROCm {torch.version.hip}, which no lane runs on yet)"
+    if torch.backends.mps.is_available():
+        return "no CUDA device (Apple's GPU, MPS, is one that no lane runs on yet)"
+    return "no CUDA device (this torch is a CPU build)"
 
 
 def bitsandbytes_reason() -> str | None:
@@ -91,16 +101,5 @@ def environment() -> dict[str, Any]:
     found: dict[str, Any] = {"cpu": machine.cpu_name(), "ram_limit_bytes": machine.ram_limit_bytes(), "gpu": None, "gpu_memory_bytes": None, "driver": None}
     if cuda_reason() is None:
         properties = torch.cuda.get_device_properties(0)
-        found |= {"gpu": properties.name, "gpu_memory_bytes": properties.total_memory, "driver": _driver()}
+        found |= {"gpu": properties.name, "gpu_memory_bytes": properties.total_memory, "driver": vram.driver()}
     return found
-
-
-def _driver() -> str | None:
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        return str(pynvml.nvmlSystemGetDriverVersion())
-    except Exception as error:  # noqa: BLE001 - NVML is optional and raises its own family
-        log.info("NVML gave no driver version: %s", error)
-        return None

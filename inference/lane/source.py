@@ -11,12 +11,11 @@ from inference.errors import InferenceError
 from inference.events import Loading, Request
 from inference.fast import first_line
 from inference.lane import text
-from inference.models import fetching
+from inference.models import fetching, loading
 from inference.models.at_hand import Checkpoint
 from inference.settings import Settings
 
 Report = Callable[[Loading], None]
-DEFAULT_CONTEXT = 2048  # for a configuration that names none
 
 
 class Source:
@@ -69,7 +68,7 @@ class Source:
     @property
     def context_length(self) -> int:
         """Tokens that the model takes in all."""
-        return int(getattr(self.config.get_text_config(), "max_position_embeddings", 0) or DEFAULT_CONTEXT)
+        return loading.context_length(self.config)
 
     def encode(self, request: Request) -> tuple[list[int], str]:
         """The prompt's ids and format; raises InferenceError when they don't fit the context."""

@@ -5,15 +5,12 @@ Where the driver says nothing its figure is None; a lane on the CPU holds nothin
 
 from __future__ import annotations
 
-import logging
 import os
 
 import torch
 
-from inference import machine
+from inference import machine, nvml
 from inference.events import Vram
-
-log = logging.getLogger(__name__)
 
 
 def held_by_this_process(gpu_uuid: str) -> int | None:
@@ -21,16 +18,14 @@ def held_by_this_process(gpu_uuid: str) -> int | None:
 
     Inside a container the driver may list other process ids than ours: a sole process on the card is then this one.
     """
-    try:
-        import pynvml
+    uuid = gpu_uuid if gpu_uuid.startswith(("GPU-", "MIG-")) else f"GPU-{gpu_uuid}"
+    processes = nvml.ask("no memory of this process", lambda driver: driver.nvmlDeviceGetComputeRunningProcesses(driver.nvmlDeviceGetHandleByUUID(uuid)))
+    return None if processes is None else choose({process.pid: process.usedGpuMemory for process in processes}, os.getpid())
 
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid if gpu_uuid.startswith(("GPU-", "MIG-")) else f"GPU-{gpu_uuid}")
-        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    except Exception as error:  # noqa: BLE001 - NVML is optional and raises its own family
-        log.info("NVML gave no memory of this process: %s", error)
-        return None
-    return choose({process.pid: process.usedGpuMemory for process in processes}, os.getpid())
+
+def driver() -> str | None:
+    """The driver's version; None where it says nothing."""
+    return nvml.ask("no driver version", lambda driver: str(driver.nvmlSystemGetDriverVersion()))
 
 
 def choose(used_bytes: dict[int, int | None], pid: int) -> int | None:

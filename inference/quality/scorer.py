@@ -14,7 +14,7 @@ from pathlib import Path
 
 from inference.engine.dispatch import OTHER_IDS
 from inference.engine.engine import Engine
-from inference.errors import InferenceError
+from inference.errors import InferenceError, WrongArguments
 from inference.events import Done, Failed, LaneFacts
 from inference.lanes import CPU_FP32, CUDA_BF16
 from inference.quality.figures import WINDOW, Positions, Span, check_took_hold, figures, windows
@@ -80,12 +80,12 @@ class Piece:
 
 
 def choose(engine: Engine, lanes: Sequence[str] = ()) -> tuple[Scorer, list[Scorer]]:
-    """The reference lane (FP32 on the CPU, else bf16 on a GPU) and the others; raises InferenceError without such a pair."""
+    """The reference lane (FP32 on the CPU, else bf16 on a GPU) and the others; raises WrongArguments without such a pair."""
     scorers = [Scorer(engine, lane) for lane in lanes or engine.settings.lanes]
     reference = next((s for name in REFERENCES for s in scorers if s.name == name), None)
     others = [s for s in scorers if s is not reference]
     if reference is None or not others:
-        raise InferenceError("Quality needs a full-precision lane and another one. Name them, such as --lanes cpu:nf4,cpu:fp32.")
+        raise WrongArguments("Quality needs a full-precision lane and another one. Name them, such as --lanes cpu:nf4,cpu:fp32.")
     return reference, others
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from inference.errors import InferenceError
+from inference.errors import WrongArguments
 from inference.events import MOST_CHARACTERS
 
 KINDS = (".txt", ".csv", ".jsonl")
@@ -74,23 +74,23 @@ class LeftOut:
 def read_prompts(path: Path, most: int | None = None) -> tuple[list[Prompt], LeftOut]:
     """The rows of a prompts file in its order, and what was left out.
 
-    Raises InferenceError for a file that can't be read, holds no row, or holds more than `most`.
+    Raises WrongArguments for a file that can't be read, holds no row, or holds more than `most`.
     """
     kind = path.suffix.lower()
     if kind not in KINDS:
-        raise InferenceError(f"{path.name} is not a prompts file. Use one of: {', '.join(KINDS)}.")
+        raise WrongArguments(f"{path.name} is not a prompts file. Use one of: {', '.join(KINDS)}.")
     prompts: list[Prompt] = []
     left_out = LeftOut()
     for row in {".txt": _txt, ".csv": _csv, ".jsonl": _jsonl}[kind](_data(path)):
         if isinstance(row, Skipped):
             left_out.add(row)
         elif len(prompts) == most:
-            raise InferenceError(f"{path.name} has more than {most} prompts. Split it, or use the command line: python -m inference compare --prompts FILE.")
+            raise WrongArguments(f"{path.name} has more than {most} prompts. Split it, or use the command line: python -m inference compare --prompts FILE.")
         else:
             prompts.append(row)
     if not prompts:
         first = f" Line {left_out.rows[0].line}: {left_out.rows[0].reason}." if left_out.rows else ""
-        raise InferenceError(f"{path.name} has no prompt that can be used.{first} {_hint(kind)}")
+        raise WrongArguments(f"{path.name} has no prompt that can be used.{first} {_hint(kind)}")
     return prompts, left_out
 
 
@@ -99,9 +99,9 @@ def _data(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise InferenceError(f"{path} can't be read ({error.strerror or error}). Check the path.") from error
+        raise WrongArguments(f"{path} can't be read ({error.strerror or error}). Check the path.") from error
     if len(data) > MOST_BYTES:
-        raise InferenceError(f"{path.name} is larger than {MOST_BYTES // 2**20} MiB. Split it.")
+        raise WrongArguments(f"{path.name} is larger than {MOST_BYTES // 2**20} MiB. Split it.")
     return data
 
 
@@ -163,7 +163,7 @@ def _csv(data: bytes) -> Iterator[Prompt | Skipped]:
                 continue
             header = [cell.strip().lower() for cell in cells]
             if "prompt" not in header:
-                raise InferenceError("The csv file has no column `prompt`. " + _hint(".csv"))
+                raise WrongArguments("The csv file has no column `prompt`. " + _hint(".csv"))
     except csv.Error as error:
         yield Skipped(end + 1, f"not csv from here on ({error})")
 

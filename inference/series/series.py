@@ -20,9 +20,9 @@ from inference.record.export import as_json, plain
 from inference.record.model import Record, Row, RunFigures, RunRecord
 from inference.series.expected import is_right
 from inference.series.prompts import LeftOut, Prompt
+from inference.timing import WARM_UP_TOKENS
 
 SCHEMA = "gpu-vs-cpu-prompts/2"
-WARM_UP_TOKENS = 4
 
 
 @dataclass

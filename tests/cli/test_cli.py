@@ -42,11 +42,14 @@ def test_a_lane_that_can_not_run_makes_exit_code_1_and_the_other_answers(folder)
         (("compare", "--prompt", "hi", "--lanes", "tpu:int8"), "Unknown lane"),
         (("compare", "--prompt", "hi", "--max-new-tokens", "0"), "tokens"),
         (("compare", "--prompt", "hi", "--repeats", "0"), "repeats"),
+        (("compare", "--prompts", "nowhere.txt"), "can't be read"),
+        (("compare", "--prompt", "hi", "--speed", "9"), "unrecognized arguments"),
+        (("bench", "--rounds", "0"), "--rounds must be 1 or more"),
     ],
 )
 def test_bad_arguments_get_one_sentence(arguments, word):
     done = run(*arguments)
-    assert done.returncode == 1 and word in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and word in done.stderr and "Traceback" not in done.stderr
 
 
 def test_doctor_tells_what_can_run_and_exits_1_where_a_lane_can_not():

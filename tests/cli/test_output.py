@@ -29,7 +29,7 @@ def test_a_target_that_can_not_be_written_is_told_before_anything_runs(monkeypat
     for module in (command_line, prompts_command):
         monkeypatch.setattr(module, "Engine", lambda settings: pytest.fail("a lane was started"))
     for asked in (("--prompt", "hello"), ("--prompts", str(tmp_path / "p.txt"))):
-        assert command_line.main(["compare", *asked, flag, str(tmp_path / name)]) == 1
+        assert command_line.main(["compare", *asked, flag, str(tmp_path / name)]) == 2
         assert words in capsys.readouterr().err
 
 

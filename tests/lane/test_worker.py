@@ -15,6 +15,7 @@ from inference.engine.engine import Engine
 from inference.engine.process import start_worker
 from inference.events import Request
 from inference.settings import Settings
+from inference.status import LOADING_STATES
 from tests.support.tiny import make_checkpoint
 
 
@@ -71,7 +72,7 @@ def test_a_lane_killed_while_decoding_fails_alone_and_answers_the_next_prompt(en
 
 def test_a_lane_killed_while_loading_fails_alone_and_answers_the_next_prompt(engine):
     os.kill(engine.pids()["auto:nf4"], signal.SIGKILL)
-    assert until(lambda: engine.status()[0].state in ("starting", "loading"))
+    assert until(lambda: engine.status()[0].state in LOADING_STATES)
     os.kill(engine.pids()["auto:nf4"], signal.SIGKILL)
     record = compare(engine, Request("hello", max_new_tokens=4))
     assert all(lane.n == 1 for lane in record.lanes.values())

@@ -16,6 +16,7 @@ from inference.child import ROOT
 from inference.engine.engine import Engine
 from inference.engine.process import LaneProcess
 from inference.settings import Settings
+from inference.status import LOADING_STATES
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 CHROMIUM_FLAGS = [
@@ -85,7 +86,7 @@ def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeApp]:
 def fake_app(shared_app: FakeApp) -> FakeApp:
     """The one app that most tests share, with its lanes' script reset and nothing running."""
     shared_app.script()
-    until(lambda: not any(lane.waiting or lane.state in ("busy", "starting", "loading") for lane in shared_app.engine.status()), what="lanes at rest")
+    until(lambda: not any(lane.waiting or lane.state in ("busy", *LOADING_STATES) for lane in shared_app.engine.status()), what="lanes at rest")
     return shared_app
 
 
