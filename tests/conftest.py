@@ -1,3 +1,4 @@
 """Fixtures for all tests."""
 
-pytest_plugins = [f"tests.support.{name}" for name in ("page_fixtures", "browser_tab", "engine_fixtures", "kernel_fixtures", "small_disk")]
+FIXTURES = ("page_fixtures", "browser_tab", "engine_fixtures", "kernel_fixtures", "real_fixtures", "small_disk")
+pytest_plugins = [f"tests.support.{name}" for name in FIXTURES]

@@ -2,7 +2,8 @@
 
 In: a decoder-only transformers model on a CUDA device, its linear layers bitsandbytes 4-bit, its norms and head bfloat16. Out:
 `ModelParts`: tensors (no copies, unless scales are nested) and the few numbers that tell Llama-, Qwen- and Gemma-like models
-apart, found by trying the model's own modules, never by its name. Raises NotFusable, with the reason, for anything else.
+apart, found by trying the model's own modules, never by the model's name; which modules are norms, by their classes' names, and
+what form of norm by trying. Raises NotFusable, with the reason, for anything else.
 """
 
 from __future__ import annotations

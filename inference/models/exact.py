@@ -19,6 +19,8 @@ from inference.models import private
 from inference.models.headers import tensors_of
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
+# asked before the weights are there, so its form can't be tried: told by its name
+SCALED_EMBEDDING = "Gemma3TextScaledWordEmbedding"
 SIXTEEN_BIT = (torch.bfloat16, torch.float16)
 IN_A_FILE = {"BF16": torch.bfloat16, "F16": torch.float16}
 CHECKED_ROWS = 2**22
@@ -54,7 +56,7 @@ def _is_linear(module: nn.Module) -> bool:
 
 
 def _is_embedding(module: nn.Module) -> bool:
-    return type(module) in (nn.Embedding, ExactEmbedding) or type(module).__name__ == "Gemma3TextScaledWordEmbedding"
+    return type(module) in (nn.Embedding, ExactEmbedding) or type(module).__name__ == SCALED_EMBEDDING
 
 
 def exact_dtype(weight: torch.Tensor) -> torch.dtype:

@@ -14,12 +14,9 @@ from inference.child import ROOT
 from inference.errors import InferenceError
 from inference.lane.lane import Lane
 from inference.lane.scoring import score
-from inference.models import checkpoints
-from inference.models.loading import model_arguments
 from inference.quality.figures import Positions, Span, check_took_hold, figures, windows
 from inference.score_events import Scored, ScoreRequest
-from inference.settings import DEFAULT_MODEL, Settings
-from tests.support.real import loaded_lane
+from tests.support.real import loaded_lane, own_code, plain_model
 from tests.support.tiny import make_checkpoint
 
 TEXT = (ROOT / "LICENSE").read_text("utf-8")
@@ -43,36 +40,27 @@ def ours(reference: Lane, other: Lane, spans: list[Span], file: Path) -> Positio
 # ---- the default model
 
 
-@pytest.fixture(scope="module")
-def folder() -> str:
-    return str(checkpoints.find(DEFAULT_MODEL, Settings(), lambda _: None).folder)
-
-
 def independent(folder: str) -> dict[str, float]:
-    """The figures from plain transformers and numpy alone: whole logits, FP64 throughout."""
+    """The figures from plain transformers alone: whole logits, FP64 throughout."""
     ids = AutoTokenizer.from_pretrained(folder)(TEXT, add_special_tokens=False)["input_ids"][:POSITIONS]
     start = AutoTokenizer.from_pretrained(folder).bos_token_id
-    models = [AutoModelForCausalLM.from_pretrained(folder, **model_arguments(lane)).eval() for lane in ("cpu:fp32", "cpu:nf4")]
+    models = [plain_model(lane, folder) for lane in ("cpu:fp32", "cpu:nf4")]
     kld, same, moved = [], [], []
     for low in range(0, len(ids), 511):
-        window = [start, *ids[low : low + 511]]
-        with torch.inference_mode():
-            logits = [model(torch.tensor([window])).logits[0, :-1].double().numpy() for model in models]
-        p, q = (x - x.max(-1, keepdims=True) for x in logits)
-        p, q = (x - np.log(np.exp(x).sum(-1, keepdims=True)) for x in (p, q))
-        kld += np.einsum("ij,ij->i", np.exp(p), p - q).tolist()
+        window = torch.tensor([start, *ids[low : low + 511]])
+        with torch.inference_mode(), own_code(models[0]):
+            p, q = (torch.log_softmax(model(window[None]).logits[0, :-1].double(), -1) for model in models)
+        kld += ((p - q) * p.exp()).sum(-1).tolist()
         same += (p.argmax(-1) == q.argmax(-1)).tolist()
-        rows = np.arange(len(window) - 1)
-        moved += (p[rows, window[1:]] - q[rows, window[1:]]).tolist()
+        moved += (p - q).gather(1, window[1:, None])[:, 0].tolist()
     return {"positions": len(kld), "kld_mean": np.mean(kld), "top1_agreement": np.mean(same), "ppl_ratio": math.exp(np.mean(moved))}
 
 
-def test_figures_are_those_of_an_independent_calculation(folder, tmp_path):
-    reference, other = loaded_lane("cpu:fp32", folder), loaded_lane("cpu:nf4", folder)
+def test_figures_are_those_of_an_independent_calculation(default_folder, default_lane, tmp_path):
+    reference, other = default_lane("cpu:fp32"), default_lane("cpu:nf4")
     text = score(*scorer(reference), "t", ScoreRequest(text=TEXT))
     found = figures(ours(reference, other, windows(text.ids[:POSITIONS], text.start_mark), tmp_path / "p"))
-    del reference, other
-    expected = independent(folder)
+    expected = independent(default_folder)
     assert found.positions == expected["positions"] >= 2000
     for name, value in expected.items():
         assert getattr(found, name) == pytest.approx(value, rel=1e-4), name

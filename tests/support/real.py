@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from inference.events import Done, Request
 from inference.lane.lane import Lane
+from inference.models import private
 from inference.models.loading import model_arguments
 from inference.settings import Settings
 
@@ -25,12 +29,33 @@ def answer(lane: Lane, request: Request) -> Done:
     return done
 
 
+@functools.lru_cache(maxsize=2)
+def plain_model(lane_name: str, folder: str) -> PreTrainedModel:
+    """The checkpoint as the snippets load it, on the lane's own load arguments; one of each lane is kept for the next who asks."""
+    return AutoModelForCausalLM.from_pretrained(folder, **model_arguments(lane_name)).eval()
+
+
+@contextlib.contextmanager
+def own_code(model: PreTrainedModel) -> Iterator[None]:
+    """While open, `model` runs on transformers' own attention and rotary embedding, whatever lanes of this process have put there."""
+    attention, rotary = private.attention(), private.rotary(model)
+    private.set_attention(getattr(attention, "own", attention))
+    private.set_rotary(model, getattr(rotary, "own", rotary))
+    try:
+        yield
+    finally:
+        private.set_attention(attention)
+        private.set_rotary(model, rotary)
+
+
+@functools.cache
 def plain_ids(lane_name: str, folder: str, prompt_ids: tuple[int, ...], max_new_tokens: int, end_ids: frozenset[int]) -> list[int]:
-    """The snippets' way with today's API, on the lane's own load arguments."""
-    model = AutoModelForCausalLM.from_pretrained(folder, **model_arguments(lane_name))
+    """The snippets' way with today's API."""
+    model = plain_model(lane_name, folder)
     ids = torch.tensor([prompt_ids], device=model.device)
     pad = AutoTokenizer.from_pretrained(folder).pad_token_id or 0
-    out = model.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=sorted(end_ids), pad_token_id=pad
-    )
+    with own_code(model):
+        out = model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=sorted(end_ids), pad_token_id=pad
+        )
     return out[0, ids.shape[1] :].tolist()
