@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from inference.lane.lane import Lane
-from inference.models import fetching
+from inference.models import checkpoints
 from inference.settings import DEFAULT_MODEL, Settings
 from tests.support.real import loaded_lane
 
