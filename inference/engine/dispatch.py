@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
 
-from inference.engine.process import LaneProcess, why_it_did_not_start, why_it_died
+from inference.engine.process import LaneProcess, was_fault, why_it_did_not_start, why_it_died
 from inference.engine.runs import CANT_RUN, Comparison, LaneSlot, Run
 from inference.engine.turns import Turns, mark_contended
 from inference.errors import InferenceError
@@ -129,7 +129,7 @@ class Dispatch:
             log.warning("lane %s ended with code %d", lane.name, returncode)
             reason, was_loaded = why_it_died(returncode), lane.facts is not None
             run = lane.current
-            answers_without = lane.died(reason, self._clock()) and lane.deaths < MOST_DEATHS
+            answers_without = lane.died(reason, self._clock(), was_fault(returncode)) and lane.deaths < MOST_DEATHS
             if answers_without and run and not run.began and run.t_stop is None:
                 lane.current = None
                 self.turns.put_back(run)
@@ -193,7 +193,7 @@ class Dispatch:
         if run is None or run.id != event.run_id:
             return
         if isinstance(event, Prefill):
-            run.began, lane.state, lane.deaths = True, "busy", 0
+            run.began, run.path, lane.state, lane.deaths = True, event.path, "busy", 0
             known = run.comparison.prompt_ids
             if known is not None and known != event.prompt_ids:
                 self._put(run, Failed(run.id, OTHER_IDS))

@@ -102,6 +102,11 @@ def start_module(settings: Settings, module: str, *arguments: str, **env: str) -
     return LaneProcess([sys.executable, "-m", module, *arguments], {**env, **child.environment(**settings.to_env(), PYTHONUNBUFFERED="1")})
 
 
+def was_fault(returncode: int) -> bool:
+    """Whether a child ended by a fault of its own code or device: not by itself, and not killed from outside."""
+    return returncode == DEVICE_LOST_CODE or returncode in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE, -signal.SIGABRT)
+
+
 def why_it_died(returncode: int) -> str:
     """A sentence for a child that ended by itself."""
     if returncode == -signal.SIGKILL:

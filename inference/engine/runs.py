@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from inference.engine.inbox import Inbox
 from inference.events import ENDS, AnyRequest, Done, Hello, LaneFacts, Loaded, LoadFigures, Loading, Request, RunEvent
+from inference.fast import WAYS
 from inference.lanes import LaneName
 from inference.status import LOADING_STATES, LaneStatus
 from inference.timing import Timings, overlap_s
@@ -16,6 +17,8 @@ from inference.timing import Timings, overlap_s
 STARTING = Loading("starting its process")
 LOADING_AGAIN = Loading("starting")
 CANT_RUN = "This lane can't run here; see `python -m inference doctor`."
+
+MOST_FAULTS = 2  # one may be the device's own, and passing
 
 
 @dataclass
@@ -51,6 +54,7 @@ class Run:
     ended: bool = False
     contended: bool = False
     began: bool = False
+    path: str | None = None
     place: tuple[int, str] | None = None
     t_first: float | None = None
 
@@ -104,6 +108,7 @@ class LaneSlot:
     ever_loaded: bool = False
     path_pending: bool = False
     lost_ways: tuple[str, ...] = ()  # faster ways that ended a process of this lane: its next ones do without
+    faults: list[str] = field(default_factory=list)  # the path of each run in which a process ended by a fault of its own
 
     @property
     def device(self) -> str | None:
@@ -181,10 +186,18 @@ class LaneSlot:
         self.state, self.reason = ("refused" if refused else "failed"), reason
         self.load_ended(now)
 
-    def died(self, reason: str, now: float) -> bool:
-        """The process is gone; True where that was in trying a faster way, which the next one does without."""
+    def died(self, reason: str, now: float, fault: bool = False) -> bool:
+        """The process is gone; True where that was in trying a faster way, which the next one does without.
+
+        `fault`: it ended by one of its own, not killed from outside. In a run that is a fast path's doing or the device's: the second
+        time in one path's runs the next process does without it.
+        """
         trying = self.progress.trying if self.progress else ""
-        self.lost_ways += (trying,) if trying else ()
+        path = self.current.path if self.current and fault else None
+        if path in WAYS:
+            self.faults.append(path)
+        blamed = path if path and self.faults.count(path) == MOST_FAULTS else ""
+        self.lost_ways += tuple(filter(None, (trying, blamed)))
         self.state, self.reason, self.deaths = "off", reason, self.deaths + 1
         self.facts, self.path_pending = None, False
         self.load_ended(now)

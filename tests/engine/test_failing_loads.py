@@ -2,6 +2,7 @@
 
 import pytest
 
+from inference.errors import DEVICE_LOST_CODE
 from inference.events import Done, Failed, Loading
 from tests.support.fakes import Stage, last, runs
 
@@ -84,6 +85,29 @@ def test_a_lane_that_dies_at_something_else_after_a_faster_way_keeps_that_way(st
     stage.lanes["auto:nf4"].emit(Loading("warming up"))
     stage.lanes["auto:nf4"].exit(-9)
     assert stage.started_with.fast_lost == ()
+
+
+@pytest.mark.parametrize(("code", "lost"), [(DEVICE_LOST_CODE, ("cuda-graph",)), (-11, ("cuda-graph",)), (-9, ()), (1, ())])
+def test_the_second_fault_in_one_paths_runs_has_the_next_process_do_without_it(code, lost):
+    stage = Stage(("cuda:nf4",))
+    for left_out in ((), lost):
+        stage.lanes["cuda:nf4"].ready()
+        run = stage.ask().runs["cuda:nf4"]
+        stage.lanes["cuda:nf4"].begin(path="cuda-graph")
+        stage.lanes["cuda:nf4"].exit(code)
+        assert isinstance(last(stage, run), Failed) and stage.started_with.fast_lost == left_out and stage.state("cuda:nf4") == "starting"
+    stage.engine.close()
+
+
+def test_a_fault_in_an_eager_run_blames_no_way():
+    stage = Stage(("cuda:nf4",))
+    for _ in range(2):
+        stage.lanes["cuda:nf4"].ready()
+        stage.ask()
+        stage.lanes["cuda:nf4"].begin(path="eager")
+        stage.lanes["cuda:nf4"].exit(DEVICE_LOST_CODE)
+    assert stage.started_with.fast_lost == ()
+    stage.engine.close()
 
 
 def test_a_run_stopped_while_its_lane_dies_in_a_faster_way_is_not_begun_again(loaded):

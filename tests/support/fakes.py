@@ -56,9 +56,9 @@ class FakeProcess:
         """Run ids the engine asked this lane to answer."""
         return [message["run_id"] for message in self.sent if message["do"] == "generate"]
 
-    def begin(self, prompt_ids=(1, 2, 3)) -> str:
+    def begin(self, prompt_ids=(1, 2, 3), path: str | None = None) -> str:
         run_id = self.asked[-1]
-        self.emit(Prefill(run_id, tuple(prompt_ids), "chat", self.clock()))
+        self.emit(Prefill(run_id, tuple(prompt_ids), "chat", self.clock(), path))
         return run_id
 
     def finish(self, text: str = "hello", reason: str = "stop") -> None:
