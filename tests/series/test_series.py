@@ -95,5 +95,5 @@ def test_ctrl_c_keeps_what_is_done_on_the_command_line(tmp_path):
 def test_a_system_prompt_too_long_for_one_of_the_prompts_is_told_before_the_first_is_asked(tmp_path, monkeypatch, capsys):
     (tmp_path / "p.txt").write_text("short\n" + "x" * 150_000)
     monkeypatch.setattr(prompts_command, "Engine", lambda settings: pytest.fail("a lane was started"))
-    assert command_line.main(["compare", "--prompts", str(tmp_path / "p.txt"), "--system", "y" * 60_000]) == 1
+    assert command_line.main(["compare", "--prompts", str(tmp_path / "p.txt"), "--system", "y" * 60_000]) == 2
     assert "210,000 characters" in capsys.readouterr().err
