@@ -25,9 +25,9 @@ PROMPT = [0, *range(40, 75)]
 NO_END = frozenset({511})
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """(folder, file of its step, compiler) of each kind; all compile at once while the first tests run."""
+    """(folder, file of its step, compiler) of each kind; all compile at once while other tests run (`conftest.py`)."""
     root, found = tmp_path_factory.mktemp("tiny"), {}
     for kind in KINDS:
         folder, path = make_checkpoint(root / kind, kind), root / "steps" / f"{kind}.pt2"
@@ -40,12 +40,12 @@ def made(tmp_path_factory):
         compiler.end()
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="session", params=KINDS)
 def folder(request, made):
     return made[request.param][0]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def step_file(folder, made):
     _, path, compiler = made[folder.name]
     if compiler.thread is None:

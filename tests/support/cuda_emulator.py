@@ -15,6 +15,19 @@ KERNELS = [f"{kind}_{nt}" for kind in ("parts", "gated") for nt in (1, 2, 4)] + 
 ]  # fmt: skip
 
 
+_libraries: dict[object, ctypes.CDLL] = {}
+
+
+def _built(text: str, macros: tuple[str, ...], folder: Path) -> ctypes.CDLL:
+    """The library of this source with these macros, compiled once in a session."""
+    if (text, macros) not in _libraries:
+        (folder / "kernels.cpp").write_text(text)
+        command = ["g++", "-O1", "-w", "-std=c++17", "-shared", "-fPIC", f"-I{Path(__file__).parent}", *macros]
+        subprocess.run([*command, "-o", str(folder / "kernels.so"), str(folder / "kernels.cpp")], check=True)
+        _libraries[text, macros] = ctypes.CDLL(str(folder / "kernels.so"))
+    return _libraries[text, macros]
+
+
 class Emulator:
     """Launches run at once; memory is the CPU's; shared memory is poisoned before every block."""
 
@@ -41,10 +54,7 @@ extern "C" void launch(const char* name, int gx, int gy, int gz, int threads, vo
 }
 """
         )
-        (folder / "kernels.cpp").write_text(text)
-        subprocess.run(["g++", "-O1", "-w", "-std=c++17", "-shared", "-fPIC", f"-I{Path(__file__).parent}", *[f"-D{k}={v}" for k, v in macros.items()],
-                        "-o", str(folder / "kernels.so"), str(folder / "kernels.cpp")], check=True)  # fmt: skip
-        self._library = ctypes.CDLL(str(folder / "kernels.so"))
+        self._library = _built(text, tuple(f"-D{name}={value}" for name, value in macros.items()), folder)
         self.launches: list[str] = []
 
     def launch(self, name: str, grid: Any, threads: int, shared_bytes: int, *arguments: Any) -> None:
