@@ -37,7 +37,7 @@ WAYS = {
 }
 ALL = tuple(WAYS)
 OFF = "switched off (FAST)"
-ENDED = "the lane's process ended while it was in use, so it is left out since then"
+ENDED = "the lane's process ended while it was tried or in use, so it is left out since then"
 
 
 def parse(text: str) -> tuple[str, ...]:
@@ -64,11 +64,12 @@ class FastWays:
         """Whether `name` is this lane's, allowed, and not given up."""
         return name in self.names and name not in self.why_not
 
-    def attempt(self, name: str, work: Callable[[], Result], report: Report | None = None) -> Result | None:
+    def attempt(self, name: str, work: Callable[[], Result], report: Report | None = None, ready: bool = True) -> Result | None:
         """What `work` gives; None, with the reason kept, where it may not be tried or raises anything at all.
 
-        `report` is told before, so that a process which ends in native code leaves behind what it was at. Raises DeviceLost
-        where the device itself is past use: then nothing in this process can answer.
+        `report` is told before, so that a process which ends in native code leaves behind what it was at. `ready`: once the work is
+        done the way is in use, and not only further on. Raises DeviceLost where the device itself is past use: then nothing in this process
+        can answer.
         """
         if not self.may(name):
             return None
@@ -79,16 +80,15 @@ class FastWays:
         except Exception as error:
             if self._device_lost():
                 raise DeviceLost(f"The device stopped working while trying {name} ({first_line(error)}).") from error
-            self.refuse(name, first_line(error))
-            log.warning("%s is not used", name, exc_info=not isinstance(error, InferenceError))
+            self.refuse(name, first_line(error), trace=not isinstance(error, InferenceError))
             return None
-        if name not in self.used:
+        if ready and name not in self.used:
             self.used.append(name)
         return result
 
-    def refuse(self, name: str, reason: str) -> None:
-        """Do without `name` from now on, for `reason`."""
-        log.warning("%s is not used: %s", name, reason)
+    def refuse(self, name: str, reason: str, trace: bool = False) -> None:
+        """Do without `name` from now on, for `reason`; `trace`: an error is being handled whose trace belongs into the log."""
+        log.warning("%s is not used: %s", name, reason, exc_info=trace)
         self.why_not[name] = reason
         if name in self.used:
             self.used.remove(name)

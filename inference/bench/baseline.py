@@ -5,6 +5,7 @@ In: requests. Out: the events of `lane/lane.py`, each answer in one piece. Knows
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -91,10 +92,10 @@ class BaselineLane:
     def generate(self, run_id: str, request: Request, should_stop: ShouldStop) -> Iterator[Prefill | Text | Done]:
         """The whole answer at once, with the stamps that the way took."""
         prompt_ids, used = self.source.encode(request)
+        yield Prefill(run_id, tuple(prompt_ids), used, time.perf_counter(), self.way.path)
         watch = Stopwatch()
         vram.synchronize(self.device)
         t_start = watch.start()
-        yield Prefill(run_id, tuple(prompt_ids), used, t_start, self.way.path)
         found = self.way.answer(self.source, request, prompt_ids, watch)
         self._runs += 1
         yield Text(run_id, found.text, len(found.token_ids), watch.stamps[-1] - t_start)

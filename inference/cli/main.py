@@ -33,7 +33,6 @@ from inference.record.table import text_table
 from inference.record.verdict import verdict_text
 from inference.settings import Settings, from_env, parse_lanes
 
-log = logging.getLogger(__name__)
 FAILED, WRONG, STOPPED = 1, 2, 130  # exit codes; argparse ends with 2 too
 DEFAULT_PROMPT = "hello good morning may i see the menu"
 

@@ -32,10 +32,12 @@ class NotCompiled(InferenceError):
 class Compiler:
     """One compilation in a child process; `outcome` is the file, or why there is none, once the child has ended."""
 
-    def __init__(self, folder: Path, path: Path, compact: bool, threads: int) -> None:
+    def __init__(self, folder: Path, path: Path, compact: bool, threads: int, weights_bytes: int = 0) -> None:
+        """`weights_bytes`: what the child's weights take beside the lane's own, where they are not the same pages of a file."""
         self.path = path
         self.outcome: Path | NotCompiled | None = None
         self._command = command(folder, path, compact, threads)
+        self._weights_bytes = weights_bytes
         self.child: subprocess.Popen[bytes] | None = None
         self.thread: threading.Thread | None = None
 
@@ -43,7 +45,7 @@ class Compiler:
         """Begin; raises NotCompiled where there is no compiler or memory is short."""
         if compiler() is None:
             raise NotCompiled("no C++ compiler is installed")
-        if machine.ram_available_bytes() < NEEDED_BYTES:
+        if machine.ram_available_bytes() < NEEDED_BYTES + self._weights_bytes:
             raise NotCompiled("memory is too short to compile beside the lane")
         self.child = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -61,11 +63,6 @@ class Compiler:
         """Stop the child's clock while a run is measured, and let it go on afterwards."""
         if self.child is not None and self.running:
             _signal(self.child, signal.SIGSTOP if still else signal.SIGCONT)
-
-    def end(self) -> None:
-        """Give up."""
-        if self.child is not None and self.running:
-            _signal(self.child, signal.SIGKILL)
 
     def _wait(self, child: subprocess.Popen[bytes]) -> None:
         began = time.perf_counter()

@@ -6,7 +6,6 @@ and before each layer. A run keeps the way it began with.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from inference.decode.sampling import Sampler
 from inference.errors import InferenceError
 from inference.models.private import CacheLayer
 
-log = logging.getLogger(__name__)
 LAYER_FLOP_PER_THREAD = 15e9  # some 0.3 s: a Stop is looked for before each layer
 CHUNKS = (16, 256)
 KINDS = {"full_attention", "sliding_attention"}
@@ -93,8 +91,8 @@ class CpuDecoder:
         finally:
             self.hook.should_stop = never
 
-    def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int]:
-        """One step a token; none where the prompt was not read to its end."""
+    def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int | None]:
+        """One step a token, None where a Stop was seen inside one; nothing where the prompt was not read to its end."""
         logits, cache, self._logits, self._cache = self._logits, self._cache, None, None
         if logits is None or cache is None:
             return
@@ -106,7 +104,7 @@ class CpuDecoder:
                 if n + 1 < new_tokens:
                     logits = self._next(ids, cache)
         except _Stopped:
-            return
+            yield None
         finally:
             self.hook.should_stop = never
 

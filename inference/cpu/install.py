@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
-from inference.cpu import nf4, patches, products
+from inference.cpu import patches, products
 from inference.cpu.library import Library, NoLibrary, load
 from inference.fast import FastWays, Report
 from inference.models import exact
@@ -20,7 +20,7 @@ OWN = ("products", "layers", "nf4")
 
 
 def use_kernels(model: PreTrainedModel, lane: str, folder: Path, ways: FastWays, report: Report | None = None) -> str | None:
-    """Give the layers what is fastest here; what the products are called, None where torch's own stay. `folder`: of built libraries."""
+    """Give the layers what is fastest here; what the products are called, None where all are bitsandbytes'. `folder`: of built libraries."""
     if (dtype := model_arguments(lane)["dtype"]) != torch.float32:
         for name in filter(ways.may, OWN):
             ways.refuse(name, f"this lane computes in {str(dtype).removeprefix('torch.')} here, by bitsandbytes' own kernels")
@@ -31,7 +31,7 @@ def use_kernels(model: PreTrainedModel, lane: str, folder: Path, ways: FastWays,
     four_bit = None
     if library is not None:
         ways.attempt("layers", lambda: patches.install(model, library), report)
-        four_bit = ways.attempt("nf4", lambda: nf4.install(model, library), report)
+        four_bit = ways.attempt("nf4", lambda: _own_nf4(model, library), report)
     if lane != "cpu:nf4":
         return kernels.name
     return f"{four_bit or 'bitsandbytes'} (4-bit), {kernels.name} (the rest)"
@@ -47,6 +47,12 @@ def _library(folder: Path, ways: FastWays) -> Library | None:
         for name in filter(ways.may, OWN[1:]):
             ways.refuse(name, str(error))
         return None
+
+
+def _own_nf4(model: PreTrainedModel, library: Library) -> str:
+    from inference.cpu import nf4  # brings bitsandbytes, which an FP32 lane does without
+
+    return nf4.install(model, library)
 
 
 def _choose(model: PreTrainedModel, library: Library | None) -> products.Kernels:

@@ -44,14 +44,22 @@ class Taken:
 def install(model: nn.Module, library: Library) -> Taken:
     """Give the parts of `model` that allow it our library's calls; the modules' code is changed in this process alone.
 
-    Raises NotOurs where it is none.
+    Raises NotOurs where it is none; whatever it raises, the modules' own code is back.
     """
     tried: dict[Hashable, bool] = {}
     modules = list(model.modules())
-    found = Taken(
-        sum(_norm(module, library, tried) for module in modules), sum(_gate(module, library, tried) for module in modules),
-        _rotary(model, library), _attention(library),
-    )  # fmt: skip
+    before = [vars(module).get("forward") for module in modules]
+    try:
+        found = Taken(
+            sum(_norm(module, library, tried) for module in modules), sum(_gate(module, library, tried) for module in modules),
+            _rotary(model, library), _attention(library),
+        )  # fmt: skip
+    except Exception:
+        for module, forward in zip(modules, before, strict=True):
+            vars(module).pop("forward", None)
+            if forward is not None:
+                module.forward = forward
+        raise
     if not any(vars(found).values()):
         raise NotOurs("none of its parts is of a form that ours knows and slower than it here")
     log.info("parts in C: %s", found)

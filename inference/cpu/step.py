@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from inference.cpu.row_cache import RowLayer
 from inference.models import exact, private
 from inference.models.cache import Entry
 
-log = logging.getLogger(__name__)
 TRACED_ROWS = 21
 MAX_ROWS = 2**17
 

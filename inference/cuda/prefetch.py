@@ -23,9 +23,13 @@ log = logging.getLogger(__name__)
 
 
 def begin(config: Any, device: torch.device) -> None:
-    """Compile in a thread; raises NotFusable for a model that the kernels don't know."""
-    # the skeleton is made here: transformers sets torch's default dtype meanwhile, for every thread
-    known = macros_of(config)
+    """Compile in a thread, where the kernels know such a model; whoever needs them later asks again, and is told then."""
+    try:
+        # the skeleton is made here: transformers sets torch's default dtype meanwhile, for every thread
+        known = macros_of(config)
+    except Exception:
+        log.info("the kernels are not compiled beforehand", exc_info=True)
+        return
     threading.Thread(target=_compile, args=(known, device), name="kernels", daemon=True).start()
 
 

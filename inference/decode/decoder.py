@@ -32,8 +32,8 @@ class Decoder(Protocol):
         """Read the prompt, with room for `new_tokens` more; yields where a Stop can be seen to, and ends early at one."""
         ...
 
-    def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int]:
-        """At most `new_tokens` ids after the prompt read last, each on the host when it is yielded; may end early at a Stop."""
+    def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int | None]:
+        """At most `new_tokens` ids after the prompt read last, each on the host when it is yielded; None, and no more, where it saw a Stop."""
         ...
 
 

@@ -109,7 +109,7 @@ class Dispatch:
 
     def retry(self, lane: LaneSlot) -> None:
         """Give a lane that failed or was refused another chance: a new process, or a new load in the one that lives."""
-        lane.deaths = 0
+        lane.deaths, lane.faults, lane.lost_ways = 0, 0, ()
         if lane.key not in self.processes:
             self.spawn(lane)
         else:

@@ -112,7 +112,7 @@ def why_it_died(returncode: int) -> str:
     if returncode == -signal.SIGKILL:
         return "The lane's process was killed (signal 9), as the system does when memory runs out. The text so far is kept; ask again to start it anew."
     if returncode == DEVICE_LOST_CODE:
-        return "The GPU reported an error after which nothing in that process could answer; a fresh one is started. The text so far is kept; ask again."
+        return "The GPU reported an error after which nothing in that process could answer. The text so far is kept; a fresh process answers the next prompt."
     if returncode < 0:
         return f"The lane's process crashed (signal {-returncode}). The text so far is kept; ask again to start it anew, and see the log for the trace."
     return f"The lane's process ended unexpectedly (exit code {returncode}). Ask again to start it anew, and see the log for the reason."

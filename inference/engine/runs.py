@@ -108,7 +108,7 @@ class LaneSlot:
     ever_loaded: bool = False
     path_pending: bool = False
     lost_ways: tuple[str, ...] = ()  # faster ways that ended a process of this lane: its next ones do without
-    faults: list[str] = field(default_factory=list)  # the path of each run in which a process ended by a fault of its own
+    faults: int = 0  # runs in which a process ended by a fault while it used native code of ours
 
     @property
     def device(self) -> str | None:
@@ -189,19 +189,28 @@ class LaneSlot:
     def died(self, reason: str, now: float, fault: bool = False) -> bool:
         """The process is gone; True where that was in trying a faster way, which the next one does without.
 
-        `fault`: it ended by one of its own, not killed from outside. In a run that is a fast path's doing or the device's: the second
-        time in one path's runs the next process does without it.
+        `fault`: it ended by one of its own, not killed from outside. In a run that is our native code's doing or the device's: the
+        second time the next process does without what such a run uses of ours.
         """
         trying = self.progress.trying if self.progress else ""
-        path = self.current.path if self.current and fault else None
-        if path in WAYS:
-            self.faults.append(path)
-        blamed = path if path and self.faults.count(path) == MOST_FAULTS else ""
-        self.lost_ways += tuple(filter(None, (trying, blamed)))
-        self.state, self.reason, self.deaths = "off", reason, self.deaths + 1
+        suspects = self._native_ways() if fault else ()
+        self.faults += bool(suspects)
+        blamed = suspects if self.faults >= MOST_FAULTS else ()
+        self.lost_ways = tuple(dict.fromkeys((*self.lost_ways, *filter(None, (trying, *blamed)))))
+        self.state, self.reason = "off", reason
+        self.deaths += not trying  # the ways are few, and each is tried once
         self.facts, self.path_pending = None, False
         self.load_ended(now)
         return bool(trying)
+
+    def _native_ways(self) -> tuple[str, ...]:
+        """Those of our ways whose native code the run at hand uses."""
+        if self.current is None or self.facts is None:
+            return ()
+        path = self.current.path
+        if self.device == "cuda":
+            return (path,) if path in WAYS else ()
+        return tuple(way for way in self.facts.fast_used if way != "compact" and (way != "compiled" or way == path))
 
     def closed_loads(self, now: float) -> list[tuple[float, float]]:
         """The loading spans so far, one that is still open ending at `now`."""

@@ -7,7 +7,6 @@ stamps of a run are taken here, on token ids, and the device is synchronized aro
 from __future__ import annotations
 
 import gc
-import logging
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,7 +30,6 @@ from inference.models.at_hand import Checkpoint
 from inference.settings import Settings
 from inference.timing import WARM_UP_TOKENS, Stopwatch
 
-log = logging.getLogger(__name__)
 LOOK_S = 0.1
 
 
@@ -46,6 +44,7 @@ class Lane:
         self.source = Source(name, settings)
         self._forget()
         self.facts: LaneFacts | None = None
+        self._kernel = ""
         self.end_ids: frozenset[int] = frozenset()
         self._figures = LoadFigures(0.0)
         self._import_s = import_s
@@ -82,9 +81,9 @@ class Lane:
         spans = {"import": self._import_s} if self._import_s else {}
         self._import_s = 0.0
         clock = _Spans(spans, self.device)
-        self.source.find(report)
-        clock.end("download")
         self.source.read(report)
+        spans |= self.source.spans
+        clock.skip()
         self.paths.begin(self.source.config)
         report(Loading("reading weights"))
         vram.begin(self.device)
@@ -100,7 +99,8 @@ class Lane:
         machine.give_back_freed()
         clock.end("fast path")
         self._figures = LoadFigures(sum(spans.values()), spans, peak_ram_bytes=self.ram.peak(), peak_vram=vram.held(self.device))
-        self.facts = replace(facts, kernel=kernel or facts.kernel, has_chat_template=bool(self.source.tokenizer.chat_template))
+        self.facts = replace(facts, has_chat_template=bool(self.source.tokenizer.chat_template))
+        self._kernel = kernel or facts.kernel
 
     def _read(self, checkpoint: Checkpoint, report: Report) -> PreTrainedModel:
         def load(found: Checkpoint) -> PreTrainedModel:
@@ -126,7 +126,8 @@ class Lane:
     def now(self) -> Loaded:
         """The loaded lane as it is: said again after a faster path has been changed over to."""
         assert self.facts is not None
-        self.facts = replace(self.facts, fast_used=tuple(self.ways.used), fast_why_not=dict(self.ways.why_not))
+        kernel = self.paths.kernel or self._kernel
+        self.facts = replace(self.facts, kernel=kernel, fast_used=tuple(self.ways.used), fast_why_not=dict(self.ways.why_not))
         return Loaded(self.facts, self._figures, self.paths.pending)
 
     # ---- beside the runs
@@ -219,6 +220,10 @@ class _Spans:
 
     def __init__(self, spans: dict[str, float], device: str) -> None:
         self._spans, self._device = spans, device
+        self._last = time.perf_counter()
+
+    def skip(self) -> None:
+        """Leave out what came since the last end: it has spans of its own."""
         self._last = time.perf_counter()
 
     def end(self, name: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from inference.decode.decoder import Decoder
 from inference.decode.eager import EagerDecoder
 from inference.errors import DeviceLost
 from inference.fast import FastWays, Report, first_line
+from inference.models import exact, loading
 
 log = logging.getLogger(__name__)
 GRAPH, COMPILED = "cuda-graph", "compiled"
@@ -47,7 +49,7 @@ class DecodePaths:
         if self.ways.may(GRAPH):
             from inference.cuda import prefetch
 
-            self.ways.attempt(GRAPH, lambda: prefetch.begin(config, torch.device("cuda")))
+            prefetch.begin(config, torch.device("cuda"))
 
     def take(self, model: PreTrainedModel) -> Decoder:
         """The model is loaded: the eager way to decode it."""
@@ -59,7 +61,7 @@ class DecodePaths:
         if self.ways.may(GRAPH):
             self.fast = self.ways.attempt(GRAPH, lambda: _captured(model, context_length), report)
         elif self.ways.may(COMPILED):
-            self.ways.attempt(COMPILED, lambda: self._plan_step(model))
+            self.ways.attempt(COMPILED, lambda: self._plan_step(model), ready=False)
             if self.ways.may(COMPILED) and self._step_file is not None and self._step_file.exists():
                 self._take_step(self._step_file, report)
 
@@ -74,8 +76,9 @@ class DecodePaths:
         assert isinstance(self.eager, cpu.CpuDecoder)
         eager = self.eager
         self.fast = self.ways.attempt(COMPILED, lambda: eager.with_step(file), report)
-        if self.fast is None:
-            file.unlink(missing_ok=True)  # so that the next start makes it anew
+        if self.fast is None and ("differs" in self.ways.why_not.get(COMPILED, "") or not _whole(file)):
+            with contextlib.suppress(OSError):
+                file.unlink()  # so that the next start makes it anew
 
     # ---- beside the runs
 
@@ -83,11 +86,20 @@ class DecodePaths:
         """Begin to compile the decode step of the checkpoint in `folder` in a process of its own, if this lane can use one and has none."""
         if not self.ways.may(COMPILED) or self.fast or self.compiler or self._step_file is None:
             return
-        compiler = Compiler(folder, self._step_file, "compact" in self.ways.used, self._threads)
-        self.ways.attempt(COMPILED, compiler.start)
+        compact = "compact" in self.ways.used
+        # a checkpoint in one 16-bit dtype is mapped from its files, whose pages the lane has too; any other is a second copy
+        mapped = compact and exact.stored_dtype(folder) is not None
+        needed = 0 if mapped else loading.needed_bytes([(found.name, found.shape) for found in loading.tensors_of(folder)], "cpu:fp32")
+        compiler = Compiler(folder, self._step_file, compact, self._threads, needed)
+        self.ways.attempt(COMPILED, compiler.start, ready=False)
         if self.ways.may(COMPILED):
             self.compiler = compiler
             compiler.hold(self._held)
+
+    @property
+    def kernel(self) -> str | None:
+        """What the products are called where a path brings its own."""
+        return "own CUDA kernels, captured" if self.fast and self.name == GRAPH else None
 
     @property
     def pending(self) -> bool:
@@ -108,8 +120,8 @@ class DecodePaths:
     def hold(self, still: bool) -> None:
         """Keep the compiler still while any lane's run is measured: it would slow it manyfold."""
         self._held = still
-        if self.compiler:
-            self.compiler.hold(still)
+        if compiler := self.compiler:  # the main thread may take it away meanwhile
+            compiler.hold(still)
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
@@ -157,6 +169,15 @@ def _captured(model: PreTrainedModel, context_length: int) -> Decoder:
     decoder = GraphDecoder(model, context_length)
     decoder.make_ready()
     return decoder
+
+
+def _whole(file: Path) -> bool:
+    """Whether a compiled step's file is all there: what failed with it then may pass (no memory, no room to unpack it)."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return archive.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def device_lost() -> bool:

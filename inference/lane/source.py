@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ class Source:
         self._checkpoint: Checkpoint | None = None
         self._tokenizer: PreTrainedTokenizerBase | None = None
         self.config: Any = None
+        self.spans: dict[str, float] = {}  # seconds of the load that pass here, whoever asks first
         self.fetch: fetching.Fetch | None = None  # begun before the heavy imports
 
     @property
@@ -43,8 +45,10 @@ class Source:
     def find(self, report: Report) -> None:
         """Have the checkpoint's files on this machine; raises InferenceError."""
         if self._checkpoint is None:
+            began = time.perf_counter()
             fetch, self.fetch = self.fetch or fetching.begin(self._name, self._settings), None
             self._checkpoint = fetch.result(report)
+            self.spans["download"] = time.perf_counter() - began
 
     def read(self, report: Report) -> None:
         """Find the checkpoint and read its configuration and tokenizer: enough to refuse a prompt that is too long."""
@@ -52,13 +56,15 @@ class Source:
         if self._tokenizer is not None:
             return
         report(Loading("reading the tokenizer"))
+        began = time.perf_counter()
         try:
             self.config = AutoConfig.from_pretrained(self.checkpoint.folder)
             self._tokenizer = AutoTokenizer.from_pretrained(self.checkpoint.folder)
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # tokenizers raises bare Exceptions, transformers many kinds
             raise InferenceError(
                 f"{self.checkpoint.id} has no tokenizer or configuration that can be read ({first_line(error)}). Save both beside the weights (save_pretrained)."
             ) from error
+        self.spans["tokenizer"] = time.perf_counter() - began
 
     def load_sound(self, load: Callable[[Checkpoint], PreTrainedModel], report: Report) -> PreTrainedModel:
         """The model by `load` from the checkpoint; a damaged one of our own cache is made anew and tried once more."""

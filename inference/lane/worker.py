@@ -77,7 +77,11 @@ class Worker:
         self.held = False
         threading.Thread(target=self._read, name="requests", daemon=True).start()
         self.emit(Loading("importing libraries"))
-        self.lane, self.hello = start(lane, settings)
+        try:
+            self.lane, self.hello = start(lane, settings)
+        except InferenceError as error:
+            log.warning("lane %s can't run: %s", lane, error, exc_info=True)
+            self.hello = Hello(lane, lane.split(":")[0], {}, {}, str(error), available=False)
 
     def run(self) -> None:
         """Say hello, then serve until the input closes."""
@@ -129,6 +133,8 @@ class Worker:
             self._end_lost()
         except Exception:
             log.exception("what lane %s does between runs failed; it goes on without", lane.name)
+            if self._device_lost():
+                self._end_lost()
         return True, None
 
     def emit(self, event: Event) -> None:
@@ -137,19 +143,26 @@ class Worker:
         _OUT.flush()
 
     def _read(self) -> None:
-        for line in _IN:
-            message = json.loads(line)
-            if message["do"] == "exit":
-                break
-            if message["do"] == "stop":
-                self.stopped.add(message["run_id"])
-            elif message["do"] == "hold":
-                self.held = message["still"]
-                if self.lane:
-                    self.lane.hold(self.held)
-            else:
-                self.requests.put(message)
+        """Take requests until the input closes; whatever ends this, the process ends: one that hears nothing would stay for ever."""
+        try:
+            for line in _IN:
+                message = json.loads(line)
+                if message["do"] == "exit":
+                    break
+                self._take(message)
+        except Exception:
+            log.exception("a request could not be read; this process ends")
         os._exit(0)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if message["do"] == "stop":
+            self.stopped.add(message["run_id"])
+        elif message["do"] == "hold":
+            self.held = message["still"]
+            if self.lane:
+                self.lane.hold(self.held)
+        else:
+            self.requests.put(message)
 
     def _load(self) -> None:
         """Load the lane if it isn't loaded; a failure is told as the load's, and everybody who waits for it gets it."""
@@ -214,8 +227,8 @@ def _request(kind: type[Any], fields: dict[str, Any]) -> Any:
 
 def start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
     """Set the threads, import the heavy libraries, find the device; (None, hello) where the lane can't run."""
-    began = time.perf_counter()
     fetch = fetching.begin(settings.model_for(name), settings)
+    began = time.perf_counter()
     threads = machine.lane_threads(settings)
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if name.startswith("cpu:"):

@@ -7,7 +7,6 @@ Knows no run and no process.
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -20,13 +19,12 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PretrainedCon
 from inference import machine
 from inference.errors import InferenceError, OutOfMemory
 from inference.events import LaneFacts, Loading
-from inference.fast import FastWays
+from inference.fast import FastWays, first_line
 from inference.models import private
 from inference.models.at_hand import Checkpoint
 from inference.models.exact import computes_in_fp32, kept_as_stored, shrink, storage_label, stored_dtype
 from inference.models.headers import tensors_of
 
-log = logging.getLogger(__name__)
 Report = Callable[[Loading], None]
 RAM_MARGIN = machine.GIB // 2
 VRAM_MARGIN = machine.GIB
@@ -68,7 +66,7 @@ def load(checkpoint: Checkpoint, lane: str, report: Report, ways: FastWays) -> P
         raise OutOfMemory(f"The GPU ran out of memory while loading {checkpoint.id}. Free the card or set MODEL_ID to a smaller model.") from None
     except (OSError, ValueError, KeyError) as error:
         raise InferenceError(
-            f"{checkpoint.id} could not be loaded: {_first_line(error)} Check that the folder is complete and made for text generation."
+            f"{checkpoint.id} could not be loaded ({first_line(error)}). Check that the folder is complete and made for text generation."
         ) from error
 
 
@@ -198,11 +196,6 @@ def _kept(model: PreTrainedModel) -> tuple[str, ...]:
 
 def _names(dtypes: set[torch.dtype]) -> str:
     return "+".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
-
-
-def _first_line(error: Exception) -> str:
-    line = str(error).strip().split("\n")[0][:200]
-    return line if line.endswith(".") else line + "."
 
 
 class _WeightsProgress:

@@ -1,10 +1,15 @@
 """The CPU decoder gives plain generate's tokens by every path, stops inside a long prompt, and never waits for a compiler."""
 
-import time
+import os
+import signal
+import subprocess
+import sys
 
+import psutil
 import pytest
 import torch
 
+from inference.child import ROOT
 from inference.cpu import compiling, products
 from inference.cpu import step as compiled_step
 from inference.cpu.decoder import CpuDecoder, chunk_rows, compilable
@@ -17,6 +22,7 @@ from inference.fast import FastWays
 from inference.lane.lane import Lane
 from inference.models import exact, loading
 from inference.settings import Settings
+from tests.support.page_fixtures import until
 from tests.support.real import plain_ids
 from tests.support.tiny import make_checkpoint
 
@@ -37,7 +43,8 @@ def made(tmp_path_factory):
         found[kind] = (folder, path, compiler)
     yield found
     for _, _, compiler in found.values():
-        compiler.end()
+        if compiler.running:
+            os.killpg(compiler.child.pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="session", params=KINDS)
@@ -177,16 +184,37 @@ def test_the_compiler_is_held_while_a_run_goes_on_and_nobody_waits_for_it(folder
     assert done.path == "eager" and "no compiler" in done.path_reason
 
 
-def test_a_held_child_ends_when_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(compiling, "command", lambda *_: ["sleep", "60"])
-    compiler = compiling.Compiler(tmp_path, tmp_path / "x.pt2", True, 1)
+def test_a_held_child_ends_with_the_process_that_holds_it(tmp_path):
+    code = (
+        "import os, sys, time; from pathlib import Path; from inference.cpu import compiling; compiling.compiler = lambda: 'g++'; "
+        f"compiler = compiling.Compiler(Path({str(tmp_path)!r}), Path({str(tmp_path / 'x.pt2')!r}), True, 1); compiler.start(); time.sleep(1); "
+        "compiler.hold(True); print(compiler.child.pid, flush=True); os.read(0, 1); os._exit(0)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    child = psutil.Process(int(holder.stdout.readline()))
+    until(lambda: child.status() == psutil.STATUS_STOPPED, what="the child is held")
+    holder.stdin.close()
+    holder.wait(10)
+    gone, left = psutil.wait_procs([child], 10)
+    assert gone and not left
+
+
+def test_a_step_is_not_compiled_where_a_second_copy_of_the_weights_has_no_room(tmp_path, monkeypatch):
     monkeypatch.setattr(compiling, "compiler", lambda: "g++")
-    compiler.start()
-    compiler.hold(True)
-    began = time.monotonic()
-    compiler.end()
-    compiler.thread.join(10)
-    assert not compiler.running and time.monotonic() - began < 5
+    monkeypatch.setattr(compiling.machine, "ram_available_bytes", lambda: compiling.NEEDED_BYTES + 2**20)
+    with pytest.raises(compiling.NotCompiled, match="memory"):
+        compiling.Compiler(tmp_path, tmp_path / "x.pt2", False, 1, weights_bytes=2**21).start()
+
+
+def test_a_stop_inside_a_step_ends_the_run_as_stopped(folder, tmp_path):
+    lane = Lane("cpu:fp32", Settings(model_id=str(folder), cache_dir=str(tmp_path)))
+    lane.load(lambda _: None)
+    ids, layers = [], len(lane.paths.eager.hook.layers)
+    looks = iter([False] * (2 * layers + 6))  # the prompt, some tokens, and then inside a forward
+    for event in lane.generate("r", Request("hi", max_new_tokens=40), lambda: next(looks, True)):
+        ids.append(event)
+    done = ids[-1]
+    assert done.finish_reason == "stopped" and 1 <= len(done.token_ids) < 40 and done.timings.ttft_s > 0
 
 
 def test_the_compiled_step_of_an_earlier_start_is_used_at_once(folder, step_file, tmp_path):

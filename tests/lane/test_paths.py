@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import subprocess
+import sys
+import zipfile
+
 import pytest
 import torch
 
+from inference.child import ROOT
 from inference.cpu import compiling, install, nf4, patches, probe, products
 from inference.cpu import decoder as cpu_decoder
 from inference.cpu import step as compiled_step
@@ -54,7 +60,7 @@ BROKEN = {
     "compact": ("cpu:fp32", lambda patch: patch.setattr(exact, "exact_dtype", fails)),
     "products": ("cpu:fp32", lambda patch: patch.setattr(products, "choose", fails)),
     "layers": ("cpu:fp32", lambda patch: patch.setattr(patches, "_norm", fails)),
-    "nf4": ("cpu:nf4", lambda patch: patch.setattr(nf4, "_right", fails)),
+    "nf4": ("cpu:nf4", lambda patch: patch.setattr(nf4, "install", fails)),
     "compiled": ("cpu:fp32", lambda patch: patch.setattr(compiled_step, "file_for", fails)),
 }
 
@@ -62,12 +68,11 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_lane_whose_way_fails_in_the_load_answers_with_plains_tokens_and_says_why(name, folder, tmp_path, monkeypatch):
     lane_name, break_it = BROKEN[name]
-    if name == "nf4" and loading.compute_dtype("cpu") != torch.float32:
-        monkeypatch.setattr(loading, "compute_dtype", lambda _: torch.float32)
-    break_it(monkeypatch)
-    lane = loaded(lane_name, folder, tmp_path)
+    monkeypatch.setattr(loading, "compute_dtype", lambda _: torch.float32)  # where it isn't, no way of ours is tried
+    with monkeypatch.context() as patch:
+        break_it(patch)
+        lane = loaded(lane_name, folder, tmp_path)
     assert "on purpose" in lane.now().facts.fast_why_not[name] and name not in lane.facts.fast_used
-    monkeypatch.undo()
     assert tokens(lane) == expected(lane, folder)
 
 
@@ -113,6 +118,53 @@ def _no_library() -> str | None:
     from inference.cpu import library
 
     return None if library.compiler() else "no C compiler"
+
+
+def test_what_is_only_being_made_ready_is_not_said_to_be_in_use(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(compiling, "command", lambda *_: ["sh", "-c", "read wait"])
+    monkeypatch.setattr(compiling, "compiler", lambda: "g++")
+    lane = loaded("cpu:fp32", folder, tmp_path)
+    assert "compiled" not in lane.now().facts.fast_used
+    lane.compile_beside()
+    assert lane.now().path_pending and "compiled" not in lane.facts.fast_used
+    lane.paths.compiler.child.stdin.close()
+    lane.paths.compiler.thread.join(10)
+
+
+def test_a_step_that_fails_for_a_passing_reason_is_kept_and_a_broken_one_is_not(folder, tmp_path, monkeypatch):
+    for content, kept in ((b"cut", False), (whole_archive(), True)):
+        lane = loaded("cpu:fp32", folder, tmp_path)
+        file = compiled_step.file_for(lane.model, tmp_path / "inductor", lane.threads)
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(content)
+        monkeypatch.setattr(cpu_decoder.CpuDecoder, "with_step", no_room)
+        again = loaded("cpu:fp32", folder, tmp_path)
+        monkeypatch.undo()
+        assert file.exists() == kept and "No space left" in again.now().facts.fast_why_not["compiled"]
+
+
+def no_room(*_):
+    raise RuntimeError("No space left on device")
+
+
+def whole_archive() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("data", "x")
+    return out.getvalue()
+
+
+def test_parts_that_fail_half_way_leave_the_models_own_code(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(patches, "_gate", fails)
+    lane = loaded("cpu:fp32", folder, tmp_path)
+    assert "on purpose" in lane.now().facts.fast_why_not["layers"]
+    assert not any("forward" in vars(module) for module in lane.model.modules())
+
+
+def test_an_fp32_lane_brings_no_bitsandbytes():
+    code = "import sys; import inference.lane.lane, inference.lane.worker; print('bitsandbytes' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert "False" in done.stdout + done.stderr, done.stderr
 
 
 def test_a_missing_compiler_is_told_and_nothing_waits(folder, tmp_path, monkeypatch):
