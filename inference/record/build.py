@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from inference.events import Done, LaneFacts, Request
 from inference.progress import Progress
+from inference.record.missing import what_happened
 from inference.record.model import Environment, LaneRecord, Model, Record, RequestRecord, RunFigures, RunRecord
 from inference.record.verdict import verdict
 from inference.status import LaneStatus
@@ -59,7 +60,7 @@ def _lane(lane: LaneStatus, runs: Sequence[Progress]) -> LaneRecord:
     counted = [row for row in rows if row.counted]
     return LaneRecord(
         available=lane.available and lane.state not in ("failed", "refused"),
-        reason=lane.reason or (lane.hello.reason if lane.hello else None),
+        reason=what_happened(lane.reason or (lane.hello.reason if lane.hello else None)),
         **{name: getattr(lane.facts, name, None) for name in FACTS},
         path_pending=lane.path_pending, load=lane.load, runs=rows, n=len(counted),
         median=RunFigures.over(counted, statistics.median), min=RunFigures.over(counted, min), max=RunFigures.over(counted, max),
@@ -71,7 +72,7 @@ def _run(run: Progress) -> RunRecord:
     timings = run.timings
     return RunRecord(
         text=run.text, token_ids=done.token_ids, prompt_tokens=done.prompt_tokens or len(run.prompt_ids) or None, new_tokens=run.n,
-        finish_reason="failed" if run.fault else done.finish_reason, error=run.fault,
+        finish_reason="failed" if run.fault else done.finish_reason, error=what_happened(run.fault),
         queue_s=done.queue_s, turn_wait_s=done.turn_wait_s, load_wait_s=done.load_wait_s,
         ttft_s=timings.ttft_s, prefill_tps=timings.prefill_tps, decode_tps=timings.decode_tps, tpot_s=timings.tpot_s, total_s=timings.total_s,
         token_times_s=timings.token_times_s, vram=done.vram, ram=done.ram, path=done.path or run.path, path_reason=done.path_reason, warm=done.warm, alone=done.alone,

@@ -1,7 +1,7 @@
 """The figures that lanes are held against each other by: one list, with a title, words, how it is read, and what more of it means.
 
 Verdict, summary, table, history, charts, the tables of a prompts file and the bench's take theirs from here. A ratio is
-other / reference; of unlike things (a cold and a warm load) there is none, and the reason is told.
+other / reference; of unlike things (a cold and a warm load, VRAM and RAM) there is none, and the reason is told.
 """
 
 from __future__ import annotations
@@ -83,9 +83,11 @@ def _number(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0f}"
 
 
-def _memory_kinds(other: LaneRecord, reference: LaneRecord) -> str:
-    kinds = dict.fromkeys((other.memory_kind, reference.memory_kind))
-    return f", {' against '.join(kinds)}"
+def _unlike_memory(other: LaneRecord, reference: LaneRecord) -> str:
+    """VRAM is what the lane's process reserves; a RAM peak has the mapped pages of files in it, which are the system's to take back."""
+    if other.memory_kind == reference.memory_kind:
+        return ""
+    return f"the first is {other.memory_kind}, the second {reference.memory_kind}, and mapped files count in RAM only"
 
 
 LOAD = Figure(
@@ -100,7 +102,10 @@ SPEED = Figure(
     more_is_better=True, same="about as fast", short="decode",
 )  # fmt: skip
 TOTAL = Figure("total_s", "Total", seconds, "Seconds", lambda lane: lane.median.total_s, "longer", "shorter", short="total")
-MEMORY = Figure("memory_bytes", "Memory", size, "VRAM or RAM", lambda lane: lane.memory_bytes, "higher", "lower", note=_memory_kinds)
+MEMORY = Figure(
+    "memory_bytes", "Memory", size, "VRAM or RAM", lambda lane: lane.memory_bytes, "higher", "lower",
+    note=lambda _, reference: f", {reference.memory_kind}", unlike=_unlike_memory,
+)  # fmt: skip
 AT_REST = Figure(
     "ram_uss", "RAM at rest", size, "RAM", lambda lane: lane.at_rest_bytes, "higher", "lower", note=lambda *_: ", USS of the lane's process"
 )  # fmt: skip

@@ -1,14 +1,20 @@
-"""Why a figure is not there: the words that stand beside "n/a", so that nothing unmeasured is shown as a number.
+"""Why a figure or an answer is not there: the words that stand beside "n/a", so that nothing unmeasured is shown as a number.
 
-In: a lane's part of a record and the figure's name in it. Out: words.
+In: a lane's part of a record and the figure's name in it, or what a person was told of a fault. Out: words.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from inference.record.model import LaneRecord
 from inference.units import UNKNOWN
+
+NOT_LOADED = "the lane was not loaded"
+PROCESS_ENDED = "the lane's process has ended"
+_SENTENCE = re.compile(r"(?:^|(?<=[.!?]))\s*Ask again\b[^.]*(?:\.|$)")
+_PART = re.compile(r"(?:;|,? then|,? and) ask (?:again|once more)\b[^.]*")  # up to the full stop of its sentence
 
 
 def shown(value: float | None, words: Callable[[float | None], str], lane: LaneRecord, key: str) -> str:
@@ -19,14 +25,14 @@ def shown(value: float | None, words: Callable[[float | None], str], lane: LaneR
 def why(lane: LaneRecord, key: str) -> str:
     """The reason that the figure `key` of this lane is unknown."""
     run = lane.runs[-1] if lane.runs else None
-    if lane.device is None:
-        return "the lane was not loaded"
+    if lane.device is None:  # what a lane is, is known from its process alone
+        return PROCESS_ENDED if lane.load or any(run.new_tokens for run in lane.runs) else NOT_LOADED
     if key.startswith("vram"):
         if not lane.on_gpu:
             return "this lane uses no GPU"
         return "the driver gives no figure for this process" if key == "vram.device" and lane.n else "not measured"
     if key in ("load", "weights_bytes"):
-        return "the lane was not loaded"
+        return NOT_LOADED
     if run is None:
         return "no run"
     if run.error:
@@ -38,3 +44,11 @@ def why(lane: LaneRecord, key: str) -> str:
     if key in ("decode_tps", "tpot_s") and run.new_tokens < 2:
         return "it takes two tokens"
     return "not measured"
+
+
+def what_happened(told: str | None) -> str | None:
+    """A fault as a record keeps it: `told` less each sentence, or last part of one, that says to ask again, for nobody can in a record.
+
+    Other advice (free memory, set a variable) stays. `told` as it is where nothing would be left.
+    """
+    return _PART.sub("", _SENTENCE.sub("", told)).strip() or told if told else told

@@ -182,7 +182,7 @@ class LaneRecord:
         """What `memory_bytes` is of this lane, in words."""
         if self.on_gpu:
             return "VRAM reserved"
-        return "RAM peak" if self.device else "memory"
+        return "memory" if self.memory_bytes is None and not self.device else "RAM peak"
 
     @property
     def memory_bytes(self) -> int | None:

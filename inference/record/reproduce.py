@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 
+from inference import fast
 from inference.lanes import DTYPES
 from inference.record.model import LaneRecord, Record
 from inference.record.verdict import REFERENCE
@@ -87,4 +88,11 @@ def command(record: Record) -> str:
         words.append(f"--model={model}")
     full = record.lanes[REFERENCE].model_id if REFERENCE in record.lanes else None
     separate = f"CPU_MODEL_ID={shlex.quote(full)} " if full and full != model else ""
-    return separate + shlex.join(words)
+    return separate + _switch(record) + shlex.join(words)
+
+
+def _switch(record: Record) -> str:
+    """FAST as it stood: the ways of these lanes less those that were switched off; nothing where none was."""
+    off = {name for lane in record.lanes.values() for name, reason in (lane.fast_why_not or {}).items() if reason == fast.OFF}
+    allowed = [name for name, way in fast.WAYS.items() if name not in off and not record.lanes.keys().isdisjoint(way.lanes)]
+    return f"FAST={','.join(allowed) or 'none'} " if off else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from inference.record.figures import FIGURES, SPEED
 from inference.record.model import Record
-from inference.record.verdict import DEVICE_EFFECT, PRECISION_EFFECT
+from inference.record.verdict import DEVICE_EFFECT, IT_TAKES, PRECISION_EFFECT
 
 Lines = list[tuple[str, str]]
 
@@ -17,7 +17,7 @@ def summary_lines(record: Record) -> Lines:
     """(what, words with numbers) pairs; one pair that says why, where nothing may be compared."""
     lines: Lines = []
     if not record.verdict.pairs:
-        lines.append(("Summary", "no ratios: it takes two answers that were neither stopped nor failed, one of them of the lane cpu:fp32"))
+        lines.append(("Summary", f"no ratios: {IT_TAKES}"))
     for pair in record.verdict.pairs:
         other, reference = record.lanes[pair.other], record.lanes[pair.reference]
         lines.append(("Compared", f"{other.title()} with {reference.title()}"))

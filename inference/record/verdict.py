@@ -13,7 +13,7 @@ from inference.record.figures import FIGURES, FIRST_TOKEN, SPEED, WEIGHTS, ratio
 from inference.record.model import LaneRecord, Pair, Record, RunRecord, Verdict
 
 REFERENCE = str(names.REFERENCE)
-NO_SPEED_UP = "No speed-up is shown: it takes two answers that were neither stopped nor failed, one of them of the lane cpu:fp32."
+IT_TAKES = f"it takes two answers that were neither stopped nor failed, one of them of the lane {REFERENCE}"
 # what the two effects are the ratio of, in decode: only one thing changes in each
 DEVICE_EFFECT = (str(names.CUDA_BF16), REFERENCE)
 PRECISION_EFFECT = (str(names.CUDA_NF4), str(names.CUDA_BF16))
@@ -58,7 +58,7 @@ def verdict_text(record: Record) -> str:
     """One Markdown paragraph: who was faster at what, by how much, and whether the answers are the same."""
     pairs = record.verdict.pairs
     if not pairs:
-        return NO_SPEED_UP
+        return f"No speed-up is shown: {IT_TAKES}."
     return " ".join([*(_pair_text(record, pair) for pair in pairs), _answers_text(record)])
 
 

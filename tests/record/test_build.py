@@ -1,16 +1,23 @@
 """The record and its sentences: ratios the right way round, nothing credited to the wrong cause, unknown is null."""
 
+import signal
 from dataclasses import replace
 
 import pytest
 
-from inference.events import Failed, Prefill, Text
+from inference.engine.process import why_it_died
+from inference.errors import DEVICE_LOST_CODE
+from inference.events import Failed, Prefill, Request, Text
 from inference.progress import Progress
+from inference.record.build import build_record
+from inference.record.export import to_csv, to_json
 from inference.record.markdown import markdown
+from inference.record.missing import what_happened
 from inference.record.summary import summary_lines
 from inference.record.table import table_rows, text_table
 from inference.record.verdict import verdict_text
-from tests.support.records import ended, record_of
+from inference.series.table import prompt_cells
+from tests.support.records import ended, record_of, status
 
 
 def test_ratios_are_other_over_reference():
@@ -96,6 +103,24 @@ def broken_off():
     for event in (Prefill("r", (1, 2, 3, 4), "chat", 1.0, "cuda-graph"), Text("r", "We", 1, 0.25), Text("r", " have", 2, 0.5), Failed("r", "It died.")):
         progress = progress.apply(event, 2.0)
     return progress
+
+
+@pytest.mark.parametrize("code", [-signal.SIGKILL, -signal.SIGSEGV, DEVICE_LOST_CODE, 3])
+def test_a_record_says_what_happened_and_not_to_ask_again(code):
+    told = why_it_died(code)
+    assert "ask again" in told.lower()
+    failed = Progress(0.0, "failed", "half", 2, error=told)
+    off = replace(status("cpu:nf4"), state="failed", reason=told, facts=None)
+    record = build_record([off, status("cpu:fp32")], Request("hi"), "in-turn", {"cpu:nf4": [failed], "cpu:fp32": [ended(10)]})
+    kept = record.lanes["cpu:nf4"].runs[0].error
+    assert kept and told.startswith(kept[:-1]) and kept.endswith(".") and record.lanes["cpu:nf4"].reason == kept
+    for shown in (to_json([record]), to_csv([record]), markdown(record), text_table(record), prompt_cells(record)[5]):
+        assert "ask again" not in shown.lower() and "start it anew" not in shown
+
+
+def test_other_advice_stays_in_a_record():
+    assert what_happened("It broke (no). Check MODEL_ID, then ask again.") == "It broke (no). Check MODEL_ID."
+    assert what_happened("It needs 9 GiB. Free memory.") == "It needs 9 GiB. Free memory." and what_happened(None) is None
 
 
 def unreadable(tps):

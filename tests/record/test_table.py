@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from inference import fast
 from inference.events import Done, Ram, Request, Vram
 from inference.lane.vram import choose
 from inference.progress import Progress
@@ -117,6 +118,36 @@ def test_a_lane_that_was_never_loaded_is_said_to_be_so():
     failed = Progress(0.0, "failed", "", 0, error="It needs 9 GiB.")
     record = build_record([refused, status("cpu:fp32")], Request("hi"), "together", {"cuda:nf4": [failed], "cpu:fp32": [ended(10)]})
     assert cells(record, "VRAM")[0] == "n/a (the lane was not loaded)"
+
+
+def test_a_lane_whose_process_ended_is_not_said_to_be_not_loaded():
+    died = Progress(0.0, "failed", "half", 2, error="It died.", t_first_s=0.1, t_last_s=0.3)
+    for gone in (replace(status("cuda:nf4"), facts=None), replace(status("cuda:nf4"), facts=None, load=None)):
+        record = build_record([gone, status("cpu:fp32")], Request("hi"), "together", {"cuda:nf4": [died], "cpu:fp32": [ended(10)]})
+        assert "not loaded" not in text_table(record).replace("\n", " ")
+        for title in ("Hardware", "VRAM", "Model size"):
+            assert "n/a (the lane's process has ended)" in cells(record, title)[0]
+
+
+def test_memory_of_unlike_kinds_gives_both_values_and_no_ratio():
+    done = replace(ended(100).done, vram=Vram(2 * 2**30), ram=Ram(2**30))
+    on_gpu, on_cpu = replace(ended(100), done=done), replace(ended(10), done=replace(ended(10).done, ram=Ram(4 * 2**30)))
+    words = dict(summary_lines(record_of(cuda_nf4=on_gpu, cpu_fp32=on_cpu)))["Memory"]
+    assert words == (
+        "no ratio (2.00 GiB against 4.00 GiB): the first is VRAM reserved, the second RAM peak, and mapped files count in RAM only"
+    )  # fmt: skip
+    same = dict(summary_lines(record_of(cpu_nf4=on_gpu, cpu_fp32=on_cpu)))["Memory"]
+    assert same == "4.0 times lower (1.00 GiB against 4.00 GiB), RAM peak"
+
+
+@pytest.mark.parametrize(
+    ("off", "prefix"), [(("compiled", "layers"), "FAST=compact,products "), (("compiled", "compact", "products", "layers"), "FAST=none "), ((), "")]
+)
+def test_the_command_switches_off_what_was_switched_off(off, prefix):
+    why_not = {"products": "no compiler"} if not off else dict.fromkeys(off, fast.OFF)
+    lane = replace(status("cpu:fp32"), facts=replace(status("cpu:fp32").facts, fast_why_not=why_not))
+    record = build_record([lane], Request("hi"), "together", {"cpu:fp32": [ended(10)]})
+    assert command(record).startswith(prefix + "python -m inference compare ")
 
 
 def test_a_faster_way_that_is_not_used_says_why_in_the_table_and_the_json():
