@@ -60,11 +60,17 @@ def warm_up(
     engine: Engine, request: Request, lanes: tuple[str, ...] = (), mode: str = "auto",
     on_progress: OnProgress | None = None, stop: threading.Event | None = None,
 ) -> None:  # fmt: skip
-    """Comparisons that are not counted, until each lane answers by its fastest path; raises InferenceError."""
+    """Comparisons that are not counted, until each lane answers by its fastest path; raises InferenceError.
+
+    A lane whose run failed is warmed up no further: the run that counts tells why, and one that dies in each would never be done.
+    """
+    failed: set[str] = set()
     settle(engine, (), on_progress, stop)
     while not (stop and stop.is_set()):
-        read_all(engine, engine.submit(request, lanes, mode), on_progress, stop)
-        if all(lane.settled for lane in engine.status()) or not settle(engine, (), on_progress, stop):
+        results = read_all(engine, engine.submit(request, lanes, mode), on_progress, stop)
+        failed |= {key for key, progress in results.items() if progress.error}
+        rest = [lane for lane in engine.status() if lane.key not in failed]
+        if all(lane.settled for lane in rest) or not settle(engine, tuple(lane.key for lane in rest), on_progress, stop):
             return
 
 
@@ -87,12 +93,17 @@ def settle(engine: Engine, lanes: tuple[str, ...] = (), on_progress: OnProgress 
     return False
 
 
+def names(engine: Engine) -> dict[str, str]:
+    """Each lane's configured name, and the one its process gives: never auto:nf4 once that is up."""
+    return {status.key: status.name for status in engine.status()}
+
+
 def answer(engine: Engine, lane: str, request: Request) -> Done:
     """One lane's answer to `request`; raises InferenceError with its sentence when it fails."""
     comparison = engine.submit(request, (lane,))
     progress = read_all(engine, comparison)[lane]
     if progress.done is None:
-        raise InferenceError(f"{lane}: {progress.error}")
+        raise InferenceError(f"{names(engine)[lane]}: {progress.error}")
     return progress.done
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 from inference.engine.compare import settle, warm_up
+from inference.engine.engine import Engine
 from inference.events import Loaded, LoadFigures, Request
+from inference.settings import Settings
 from tests.support.fake_lane import facts
 from tests.support.fakes import Stage
-from tests.support.page_fixtures import until
+from tests.support.page_fixtures import start_fake_lane, until
 
 LANE = "auto:nf4"
 
@@ -44,6 +47,22 @@ def test_a_lane_that_dies_while_its_faster_path_is_made_is_not_waited_for():
         stage.lanes[LANE].exit(-9)
     assert settle(stage.engine)
     stage.engine.close()
+
+
+def test_a_warm_up_ends_where_a_lane_dies_in_each_run():
+    script = json.dumps({"*": {"load_s": 0, "first_s": 0.001, "token_s": 0.001, "die_at": 2}})
+    asked = []
+    with Engine(Settings(lanes=(LANE,)), lambda lane, settings: start_fake_lane(lane, settings, FAKE_LANE=script)) as engine:
+        submit = engine.submit
+
+        def count(*arguments):
+            asked.append(arguments)
+            assert len(asked) < 4, "it goes on for ever"
+            return submit(*arguments)
+
+        engine.submit = count
+        warm_up(engine, Request("hi"))
+    assert len(asked) == 1
 
 
 def test_a_warm_up_is_asked_again_once_the_path_has_changed():
