@@ -20,8 +20,9 @@ from inference import child, machine
 from inference.cli import output
 from inference.cli import prompts as prompts_command
 from inference.cli import quality as quality_command
+from inference.cli.exits import FAILED, STOPPED, WRONG
 from inference.cli.progress import StatusLine
-from inference.engine.compare import compare, settle
+from inference.engine.compare import compare, names, settle
 from inference.engine.engine import Engine
 from inference.errors import InferenceError, WrongArguments
 from inference.events import FORMATS, MODES, Request
@@ -29,11 +30,11 @@ from inference.lanes import LaneName
 from inference.quality.answers import scored_or_why_not
 from inference.record.export import to_json
 from inference.record.quality import quality_table
+from inference.record.scores import NoQuality
 from inference.record.table import text_table
 from inference.record.verdict import verdict_text
 from inference.settings import Settings, from_env, parse_lanes
 
-FAILED, WRONG, STOPPED = 1, 2, 130  # exit codes; argparse ends with 2 too
 DEFAULT_PROMPT = "hello good morning may i see the menu"
 
 
@@ -117,8 +118,7 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     request = Request(options.prompt, options.system, options.format, options.max_new_tokens, options.temperature, options.seed)
     request.check()
     output.check_targets(options)
-    status = StatusLine()
-    with closing(status), Engine(settings) as engine:
+    with Engine(settings) as engine, closing(StatusLine(lambda: names(engine))) as status:
         if kept := tuple(lane for lane in settings.lanes if LaneName.parse(lane).four_bit):
             settle(engine, kept, status.show)
         record = compare(
@@ -126,7 +126,7 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
         )
     tables = [text_table(record), verdict_text(record).replace("**", ""), *([quality_table(record.quality)] if record.quality else [])]
     written = output.give(options, [record], to_json([record]), "\n\n".join(tables))
-    return 0 if written and all(lane.n for lane in record.lanes.values()) else 1
+    return 0 if written and all(lane.n for lane in record.lanes.values()) and not isinstance(record.quality, NoQuality) else FAILED
 
 
 def _bench(options: argparse.Namespace, settings: Settings) -> int:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Mapping
 
 from inference.progress import Progress
 from inference.units import seconds
 
+Names = Callable[[], Mapping[str, str]]  # configured lane names -> those that the lanes' processes give by now
 BAR = 24
 REDRAW_S = 0.1
 
@@ -34,8 +36,9 @@ class Line:
 class StatusLine(Line):
     """Where each lane is; on a pipe, a line whenever a phase changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Names) -> None:
         super().__init__()
+        self._names = names
         self._states: dict[str, str] = {}
 
     def show(self, lane: str, progress: Progress) -> None:
@@ -47,20 +50,22 @@ class StatusLine(Line):
             words = f"loading: {progress.loading.stage}"
         if self._states.get(lane) != words:
             self._states[lane] = words
-            self.put(" | ".join(f"{name} {state}" for name, state in self._states.items()))
+            names = self._names()
+            self.put(" | ".join(f"{names[key]} {state}" for key, state in list(self._states.items())))  # each lane is told by its own thread
 
 
 class Bar(Line):
     """How far a series of `total` prompts has come; on a pipe, a line every ten prompts."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, names: Names) -> None:
         super().__init__()
+        self._names = names
         self._total, self._done, self._lanes = total, 0, ""
         self._began, self._drawn = time.monotonic(), 0.0
 
     def lane(self, lane: str, progress: Progress) -> None:
         """What a lane does at the moment."""
-        self._lanes = f"  {lane} {progress.phase}{f' {progress.n}' if progress.phase == 'decode' else ''}"
+        self._lanes = f"  {self._names()[lane]} {progress.phase}{f' {progress.n}' if progress.phase == 'decode' else ''}"
         if self.live and time.monotonic() - self._drawn > REDRAW_S:
             self._draw()
 

@@ -13,7 +13,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from inference.cli import output
+from inference.cli.exits import FAILED, STOPPED
 from inference.cli.progress import Bar
+from inference.engine.compare import names
 from inference.engine.engine import Engine
 from inference.events import Request
 from inference.record.export import dump
@@ -21,8 +23,6 @@ from inference.series import table
 from inference.series.prompts import read_prompts
 from inference.series.series import Series
 from inference.settings import Settings
-
-STOPPED = 130
 
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
@@ -35,15 +35,14 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     series = Series(prompts, skipped)
     for line in series.skipped.words():
         print(line, file=sys.stderr)
-    bar = Bar(len(prompts))
-    with closing(bar), Engine(settings) as engine, _interrupt_stops(series):
+    with Engine(settings) as engine, closing(Bar(len(prompts), lambda: names(engine))) as bar, _interrupt_stops(series):
         for done, _ in enumerate(series.run(engine, request, options.mode, options.repeats, bar.lane), 1):
             bar.done(done)
     if not output.give(options, series.records, dump(series.as_json()), table.text(series), table.markdown(series)):
-        return 1
+        return FAILED
     if series.done < len(prompts):
         return STOPPED
-    return 1 if any(not lane.n for record in series.records for lane in record.lanes.values()) else 0
+    return FAILED if any(not lane.n for record in series.records for lane in record.lanes.values()) else 0
 
 
 @contextmanager

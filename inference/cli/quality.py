@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from inference.cli import output
+from inference.cli.exits import FAILED
 from inference.engine.engine import Engine
 from inference.errors import WrongArguments
 from inference.events import Request
@@ -51,21 +52,19 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
         settings, fast=tuple(name for name in settings.fast if name != "compiled"), cpu_model_id=options.reference_model or settings.cpu_model_id
     )
     text, prompts, skipped = (_read(options.text), [], LeftOut()) if options.text else ("", *read_prompts(Path(options.prompts)))
+    pattern = Request(max((prompt.text for prompt in prompts), key=len, default="-"), format=options.format, max_new_tokens=options.max_new_tokens)
+    pattern.check()  # the longest, before a lane is loaded for any
     output.check_file(options.json)
     for words in skipped.words():
         _say(words)
     began = time.perf_counter()
     with Engine(settings) as engine, RssWatch(engine) as watch:
-        if options.text:
-            found = measure_text(engine, text)
-        else:
-            pattern = Request("-", format=options.format, max_new_tokens=options.max_new_tokens)
-            found = quality_of_prompts(engine, prompts, pattern, _say)
+        found = measure_text(engine, text) if options.text else quality_of_prompts(engine, prompts, pattern, _say)
     beside = {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above(), "ram_peak": watch.peak()}
     text_of_json = json.dumps({"quality": {**quality_as_json(found), **beside}}, ensure_ascii=False)
     print(text_of_json if options.json == "-" else quality_table(found, watch.above()), flush=True)
     written = options.json in (None, "-") or output.put(options.json, text_of_json + "\n")
-    return 0 if written and not found.unanswered else 1
+    return 0 if written and not found.unanswered else FAILED
 
 
 def measure_text(engine: Engine, text: str) -> Quality:
@@ -121,9 +120,12 @@ class RssWatch:
 
 def _read(file: str) -> str:
     try:
-        return Path(file).read_text(encoding="utf-8")
+        text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise WrongArguments(f"{file} can't be read ({error}). Give a UTF-8 text file.") from error
+    if not text.strip():
+        raise WrongArguments(f"{file} is empty. Give a text of some thousands of tokens.")
+    return text
 
 
 def _say(words: str) -> None:

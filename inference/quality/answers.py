@@ -17,6 +17,7 @@ from inference.progress import Progress
 from inference.quality.figures import Span
 from inference.quality.fork import find_fork
 from inference.quality.scorer import Piece, Scorer, choose, pieces, quality_of, shown_of, summarize
+from inference.record.missing import what_happened
 from inference.record.scores import Figures, Fork, NoQuality, Quality
 from inference.score_events import Scored
 
@@ -93,7 +94,7 @@ def scored_or_why_not(engine: Engine, runs: Runs, greedy: bool) -> Quality | NoQ
     try:
         return quality_of_answer(engine, runs, greedy)
     except InferenceError as error:
-        return NoQuality(str(error))
+        return NoQuality(what_happened(str(error)) or "")
 
 
 def _quality(reference: Scorer, others: Sequence[Scorer], found: Sequence[Piece], fork: Fork | None) -> Quality:

@@ -14,7 +14,8 @@ from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import Request
 from inference.quality.answers import answer_span, fork_of
-from inference.quality.scorer import Piece, Say, Scorer, choose, pieces, quality_of, shown_of
+from inference.quality.scorer import NotScored, Piece, Say, Scorer, choose, pieces, quality_of, shown_of
+from inference.record.missing import what_happened
 from inference.record.scores import Answers, Flips, PromptFork, Quality, Unanswered
 from inference.series.expected import WAYS, flips
 from inference.series.prompts import Prompt
@@ -38,7 +39,7 @@ def quality_of_prompts(engine: Engine, prompts: Sequence[Prompt], request: Reque
     left_out: list[Unanswered] = []
 
     def leave_out(index: int, lane: str, error: str) -> None:
-        left_out.append(Unanswered(index, prompts[index].line, lane, error))
+        left_out.append(Unanswered(index, prompts[index].line, lane, what_happened(error) or error))
         say(left_out[-1].words())
 
     answered = _answer([reference, *others], prompts, request, say, leave_out)
@@ -87,7 +88,9 @@ def _score(reference: Scorer, others: Sequence[Scorer], answered: Sequence[Answe
         try:
             span = answer_span(each.runs[reference.key])
             scored.append(replace(each, pieces=tuple(pieces(reference, others, [span], say, texts=True))))
-        except InferenceError as error:
+        except NotScored as error:
+            leave_out(each.index, error.lane, error.why)
+        except InferenceError as error:  # the reference's answer is nothing to score
             leave_out(each.index, reference.name, str(error))
     return scored
 

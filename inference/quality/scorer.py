@@ -26,6 +26,14 @@ REFERENCES = (str(CPU_FP32), str(CUDA_BF16))
 Say = Callable[[str], None]
 
 
+class NotScored(InferenceError):
+    """A lane could not score: which one, by the name its process gives, and why."""
+
+    def __init__(self, lane: str, why: str) -> None:
+        super().__init__(f"{lane}: {why}")
+        self.lane, self.why = lane, why
+
+
 @dataclass(frozen=True)
 class Scorer:
     """One lane of an engine, as something that scores."""
@@ -34,7 +42,7 @@ class Scorer:
     lane: str
 
     def score(self, request: ScoreRequest) -> Scored:
-        """Score when the lane's turn has come; raises InferenceError with the lane's sentence."""
+        """Score when the lane's turn has come; raises NotScored with the lane's sentence."""
         comparison = self.engine.submit(request, (self.lane,), "in-turn")
         with closing(self.engine.events(comparison.runs[self.key])) as events:
             for event in events:
@@ -42,10 +50,10 @@ class Scorer:
                     case Scored():
                         return event
                     case Failed():
-                        raise InferenceError(f"{self.name}: {event.message}")
+                        raise NotScored(self.name, event.message)
                     case Done():
                         break
-        raise InferenceError(f"{self.name}: the scoring was stopped.")
+        raise NotScored(self.name, "The scoring was stopped.")
 
     @property
     def status(self) -> LaneStatus:

@@ -72,6 +72,27 @@ def test_answers_that_can_not_be_scored_are_told_and_without_any_there_is_a_sent
     assert sum("is in no figure" in words for words in said) == len(PROMPTS)
 
 
+@pytest.mark.parametrize("lane", LANES)
+def test_an_answer_that_a_lane_can_not_score_names_that_lane_once(measure, lane):
+    _, said = measure(**{lane.replace(":", "_"): {"score_fails": "The logits are not finite."}})
+    assert [words for words in said if "Line 3" in words] == [f"Line 3 is in no figure: {lane}: The logits are not finite."]
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_the_lane_at_fault_stands_in_the_record(tmp_path, lane):
+    script = tmp_path / "script.json"
+
+    def say(words: str) -> None:  # one of the four answers can't be scored
+        bad = {"score_fails": "The logits are not finite. Ask again."} if words == "answer 2 of 4" else {}
+        if words.startswith("answer "):
+            script.write_text(json.dumps({"*": QUICK, lane: {**QUICK, **bad}}))
+
+    script.write_text(json.dumps({"*": QUICK}))
+    with Engine(Settings(lanes=LANES), lambda name, settings: start_fake_lane(name, settings, FAKE_LANE_FILE=str(script))) as engine:
+        quality = quality_of_prompts(engine, PROMPTS, Request("-", max_new_tokens=5), say)
+    assert [(row.line, row.lane, row.error) for row in quality.unanswered] == [(3, lane, "The logits are not finite.")]
+
+
 def test_a_lane_that_can_answer_nothing_ends_the_file_at_the_first_prompt(measure):
     error, said = measure(cpu_nf4={"dies_at_start": True})
     assert "Not one prompt could be answered" in str(error)
@@ -90,3 +111,25 @@ def test_the_command_writes_what_it_could_measure_and_ends_with_1_where_a_prompt
     assert "Line 2 is in no figure" in capsys.readouterr().out
     (tmp_path / "p.txt").write_text("one\nthree\n")
     assert command_line.main(arguments) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [(("--prompts", "p.txt", "--max-new-tokens", "0"), "Max new tokens must be"), (("--text", "empty.txt"), "is empty")]
+)
+def test_what_can_not_be_asked_is_told_before_a_lane_is_loaded(monkeypatch, tmp_path, capsys, arguments, words):
+    monkeypatch.setattr(quality_command, "Engine", lambda settings: pytest.fail("a lane was started"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.txt").write_text("one\n")
+    (tmp_path / "empty.txt").write_text(" \n")
+    assert command_line.main(["quality", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("script", "code"), [({"score_fails": "The logits are not finite."}, 1), ({}, 0)])
+def test_compare_ends_with_1_where_the_answer_could_not_be_scored_and_names_lanes_by_what_they_are(monkeypatch, capsys, script, code):
+    scripts = json.dumps({"*": QUICK, "cpu:nf4": {**QUICK, **script}})
+    monkeypatch.setattr(command_line, "Engine", lambda settings: Engine(settings, lambda lane, _: start_fake_lane(lane, settings, FAKE_LANE=scripts)))
+    assert command_line.main(["compare", "--prompt", "hello", "--quality", "--lanes", "auto:nf4,cpu:fp32"]) == code
+    out, err = capsys.readouterr()
+    assert ("no quality figures: cpu:nf4: The logits are not finite." in out) == bool(code)
+    assert "cpu:nf4 done" in err and "auto:nf4 done" not in err and "auto:nf4 decode" not in err
