@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from inference import ends
 from inference.lanes import CPU_FP32, CPU_NF4, CUDA_BF16, CUDA_NF4, LaneName, short_title
 from inference.record.figures import FIRST_TOKEN, LOAD, MEMORY, SPEED, WEIGHTS, Figure
 from inference.record.model import LaneRecord, Record, RunRecord
@@ -94,19 +95,26 @@ def _scale(figure: Figure, largest: float) -> tuple[float, str]:
     return unit, f"{figure.unit} in {word}"
 
 
+def _end(run: RunRecord | None) -> str:
+    """When the shown run had its last token, and how it ended."""
+    if run is None:
+        return f"end {UNKNOWN}"
+    when = "before the first token" if run.total_s is None else f"after {seconds(run.total_s)}"
+    return f"end {when}: {ends.WORDS[run.finish_reason]}{'' if run.counted else ' (not counted)'}"
+
+
 def in_words(record: Record) -> str:
     """All numbers of the charts, a Markdown list with an item a lane."""
     lines = []
     for name, lane in record.lanes.items():
         run = lane.shown_run
+        measured = lane.median if lane.n or run is None else run  # as in the table: what a run that does not count got to
         times = run.token_times_s if run else ()
-        end = "stopped after" if run and not run.counted else "all after"
         halfway = f", half of its {len(times)} tokens after {seconds(times[(len(times) - 1) // 2])}" if len(times) > 1 else ""
-        memory = MEMORY.words(MEMORY.read(lane))
         lines.append(
-            f"- **{label(name, lane)}**: first token {FIRST_TOKEN.words(FIRST_TOKEN.read(lane))}{halfway}, "
-            f"{end} {seconds(times[-1] if times else None)}; {SPEED.words(SPEED.read(lane))}; load {LOAD.words(LOAD.read(lane))}; "
-            f"{lane.memory_kind} {memory}; weights {WEIGHTS.words(WEIGHTS.read(lane))}"
+            f"- **{label(name, lane)}**: first token {FIRST_TOKEN.words(measured.ttft_s)}{halfway}, {_end(run)}; "
+            f"{SPEED.words(measured.decode_tps)}; load {LOAD.words(LOAD.read(lane))}; "
+            f"{lane.memory_kind} {MEMORY.words(MEMORY.read(lane))}; weights {WEIGHTS.words(WEIGHTS.read(lane))}"
         )
     note = f"{LOG_NOTE}\n\n" if logarithmic(record) else ""
     return f"{note}The charts in numbers (an unknown one is {UNKNOWN}, the table says why).\n\n" + "\n".join(lines)

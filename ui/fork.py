@@ -44,7 +44,8 @@ class ForkViewer:
     def ready(self, verdict: str, request: gr.Request) -> list[Any]:
         """The button, usable once a comparison has its verdict, and the viewer, emptied."""
         session = self.page.sessions.get(request.session_hash or "")
-        answered = bool(verdict) and session is not None and all(run.done and run.done.token_ids for run in session.outcomes.values())
+        # A new comparison may have begun since that verdict, and what ended of it may be growing.
+        answered = bool(verdict) and session is not None and session.complete and all(run.done and run.done.token_ids for run in session.outcomes.values())
         return [gr.Button(interactive=answered), gr.HTML("", visible=False)]
 
     def show(self, request: gr.Request) -> Generator[list[Any]]:

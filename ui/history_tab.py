@@ -12,12 +12,14 @@ import gradio as gr
 
 from inference.record.export import export
 from inference.record.model import Record
+from inference.units import size
 from ui.download import FORMAT_CHOICES, Download, ready
 from ui.handlers import Page
-from ui.history import MOST_KEPT, side_by_side
+from ui.history import MOST_BYTES, MOST_KEPT, side_by_side
 
 KEPT = (
-    f"The last {MOST_KEPT} comparisons of this browser tab are kept in the memory of the server until you close or reload the tab. "
+    f"The latest comparisons of this browser tab, up to {MOST_KEPT} and {size(MOST_BYTES)} of them, are kept in the memory of the server "
+    "until you close or reload the tab, or until tabs used after it need the room. "
     "Your browser stores no prompt and no answer; only what you download is yours to keep."
 )
 NONE_YET = "No comparison yet. Send a prompt first."

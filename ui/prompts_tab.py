@@ -15,6 +15,7 @@ from typing import Any
 
 import gradio as gr
 
+from inference.engine.compare import names
 from inference.errors import InferenceError
 from inference.events import MAX_NEW_TOKENS_LIMIT, Request
 from inference.progress import Progress
@@ -38,7 +39,8 @@ FULL = f"A tab keeps {size(MOST_BYTES)} of them: download these, then run the re
 ABOUT = (
     "Upload a **txt** file (a prompt a line), or **csv** or **jsonl** with `prompt` and, if you like, `expected`. Each prompt is answered by every lane, "
     "greedily, in the chat format, after warm-ups that are not counted. A line that can't be used is named and left out. "
-    "The file is deleted from the server within two hours; the rows are kept in its memory until you close or reload this tab."
+    f"The file is deleted from the server within two hours; the rows, up to {size(MOST_BYTES)} of them, are kept in its memory until you close or "
+    "reload this tab, or until tabs used after it need the room."
 )
 WIDTHS = {"line": "60px", "prompt": "260px", "first token": "110px", "answer": "340px"}
 MODES = [("Automatic", "auto"), ("Together", "together"), ("In turn", "in-turn")]
@@ -198,8 +200,8 @@ class Watched:
         total, done = len(self._series.prompts), len(self._series.records)
         if self._thread.is_alive():
             stopping = "Stopping; " if self._series.stop.is_set() else ""
-            names = {key: status.name for key, status in self._page.statuses().items()}
-            lanes = ", ".join(f"{names.get(lane, lane)} {phase}" for lane, phase in list(self._lanes.items())) or "warming up"
+            known = names(self._page.engine)
+            lanes = ", ".join(f"{known[lane]} {phase}" for lane, phase in list(self._lanes.items())) or "warming up"
             words, detail = f"{stopping}{done} of {total} prompts done", f"{lanes} · {time.monotonic() - self._began:.0f} s"
         else:
             words, detail = f"{table.how_far(self._series)} {self._full}".strip(), f"{time.monotonic() - self._began:.0f} s"

@@ -20,11 +20,15 @@ STILL_RUNNING = "A comparison is still running. Wait for it, or stop it first."
 
 @dataclass(eq=False)
 class Session:
-    """One tab's latest comparison; `claimed` holds the lanes whose run is streamed, `outcomes` those that ended."""
+    """One tab's latest comparison; `claimed` holds the lanes whose run is streamed, `outcomes` those that ended.
+
+    `size`: the bytes of what was asked and of what was answered.
+    """
 
     comparison: Comparison
     claimed: set[str] = field(default_factory=set)
     outcomes: dict[str, Progress] = field(default_factory=dict)
+    size: int = field(default=0, init=False)
     _drawn: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -38,10 +42,8 @@ class Session:
         """Whether every run has been shown to its end."""
         return len(self.outcomes) == len(self.comparison.runs)
 
-    @property
-    def size(self) -> int:
-        """The bytes of what was asked and of what was answered."""
-        return bytes_of(self.comparison.asked) + bytes_of(self.outcomes)
+    def __post_init__(self) -> None:
+        self.size = bytes_of(self.comparison.asked)
 
     def claim(self, lane: str) -> Run | None:
         """The run that a stream of `lane` is to show, once; None when it is taken or there is none."""
@@ -51,6 +53,13 @@ class Session:
                 return None
             self.claimed.add(lane)
             return run
+
+    def ended(self, lane: str, progress: Progress) -> None:
+        """Keep how a lane's run ended; the lanes' streams come here side by side, so nothing here goes through `outcomes`."""
+        size = bytes_of(progress)
+        with self._lock:
+            self.outcomes[lane] = progress
+            self.size += size
 
     def to_draw(self) -> bool:
         """Whether its results are to be drawn: once, when all of them are there."""
@@ -83,7 +92,7 @@ class Sessions:
 
     def ended(self, tab: str, session: Session, lane: str, progress: Progress) -> None:
         """A stream has shown its run to its end."""
-        session.outcomes[lane] = progress
+        session.ended(lane, progress)
         self._tabs.resize(tab, session, session.size)
 
     def forget(self, tab: str) -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from inference.child import ROOT
+from inference.progress import Progress
 from tests.support.browser_tab import Tab
 from tests.support.records import ended, record_of
 from ui import charts
@@ -155,6 +156,15 @@ def test_four_lanes_have_four_colours():
     record = record_of(cuda_nf4=ended(100), cuda_bf16=ended(200), cpu_nf4=ended(20), cpu_fp32=ended(10))
     assert len(set(charts.colours(record).values())) == 4
     assert all(len(chart.frame) == 4 for chart in charts.bars(record)[:3])
+
+
+def test_the_charts_in_words_tell_how_each_run_ended_and_what_a_failed_one_got_to():
+    failed = Progress(0.0, "failed", "half", 3, prompt_ids=(1, 2), error="It died.", t_first_s=0.25, t_last_s=0.75)
+    words = charts.in_words(record_of(cpu_nf4=failed, cuda_nf4=Progress(0.0, "failed", error="No."), cpu_fp32=ended(10, reason="length"))).splitlines()
+    assert any("first token 250 ms, end after 750 ms: failed (not counted); 4.00 tok/s; load" in line for line in words)
+    assert any("first token n/a, end before the first token: failed (not counted)" in line for line in words)
+    assert any("end after 300 ms: cut at the token limit;" in line for line in words)
+    assert not any("stopped after" in line or "all after" in line for line in words)
 
 
 def test_a_history_keeps_the_newest_and_makes_each_record_once():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import gradio as gr
@@ -13,12 +14,14 @@ import pytest
 from inference.engine.engine import Engine
 from inference.events import Request
 from inference.settings import Settings
+from inference.units import size
 from tests.support.fakes import Stage
 from tests.support.page_fixtures import start_fake_lane
 from tests.support.records import ended, record_of
 from ui import history as ui_history
 from ui import history_tab, prompts_tab
 from ui.download import NOTHING
+from ui.fork import ForkViewer
 from ui.handlers import Page
 from ui.history import Histories
 from ui.history_tab import HistoryTab
@@ -102,6 +105,39 @@ def test_a_sessions_answers_count_and_its_tab_goes_when_others_need_the_room():
     sessions.begin("b", lambda: stage.ask("together"))
     sessions.ended("a", first, "cpu:nf4", ended(5, ids=range(4000)))
     assert sessions.get("a") is first and sessions.get("b") is None
+
+
+def test_both_lanes_may_end_while_their_sizes_are_taken():
+    sessions = Sessions()
+    session = sessions.begin("a", lambda: Stage(("cpu:nf4", "cpu:fp32")).ask("together"))
+    before = session.size
+
+    class Grows(str):
+        """Its size is taken just when the other lane ends."""
+
+        def __sizeof__(self) -> int:
+            sessions.ended("a", session, "cpu:nf4", ended(5))
+            return 1000
+
+    sessions.ended("a", session, "cpu:fp32", replace(ended(10), text=Grows("abc")))
+    assert session.complete and session.size > before + 1000 + bytes_of(ended(5))
+
+
+def test_the_scoring_is_not_offered_for_a_comparison_that_goes_on_after_the_verdict_of_another():
+    page = Page(Stage(("cpu:nf4", "cpu:fp32")).engine, lambda: None)
+    with gr.Blocks():
+        viewer = ForkViewer(page)
+    session = page.sessions.begin("tab", lambda: page.engine.submit(Request("hi")))
+    session.ended("cpu:nf4", ended(5))
+    assert not viewer.ready("a verdict", VISITOR)[0].interactive
+    session.ended("cpu:fp32", ended(10))
+    assert viewer.ready("a verdict", VISITOR)[0].interactive
+
+
+def test_what_is_kept_is_told_with_its_bounds():
+    assert str(ui_history.MOST_KEPT) in history_tab.KEPT and size(ui_history.MOST_BYTES) in history_tab.KEPT
+    assert size(prompts_tab.MOST_BYTES) in prompts_tab.ABOUT
+    assert all("tabs used after it" in words for words in (history_tab.KEPT, prompts_tab.ABOUT))
 
 
 @pytest.mark.parametrize("use", ["labels", "choose", "get", "add"])
