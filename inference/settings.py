@@ -13,11 +13,10 @@ from pathlib import Path
 
 from inference import fast
 from inference.errors import WrongArguments
+from inference.lanes import AUTO_NF4, CPU_FP32, CPU_NF4, CUDA_NF4, LANES
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
-LANES = ("cuda:nf4", "cpu:fp32", "cpu:nf4", "cuda:bf16")
-AUTO_LANE = "auto:nf4"
-DEFAULT_LANES = (AUTO_LANE, "cpu:fp32")
+DEFAULT_LANES = (str(AUTO_NF4), str(CPU_FP32))
 
 VARIABLES: dict[str, str] = {
     "model_id": "MODEL_ID",
@@ -67,7 +66,7 @@ class Settings:
 
     def model_for(self, lane: str) -> str:
         """The checkpoint that `lane` loads: CPU_MODEL_ID, if set, for the full-precision CPU lane."""
-        return self.cpu_model_id or self.model_id if lane == "cpu:fp32" else self.model_id
+        return self.cpu_model_id or self.model_id if lane == str(CPU_FP32) else self.model_id
 
     def cache_path(self) -> Path:
         """Where downloads restored by us are kept; raises WrongArguments if no place is writable."""
@@ -113,14 +112,14 @@ def parse_lanes(text: str) -> tuple[str, ...]:
 
 
 def _check_lanes(lanes: tuple[str, ...]) -> None:
-    known = (AUTO_LANE, *LANES)
+    known = [str(lane) for lane in (AUTO_NF4, *LANES)]
     for lane in lanes:
         if lane not in known:
             raise WrongArguments(f"Unknown lane {lane!r}. Lanes are: {', '.join(known)}.")
     if not lanes or len(set(lanes)) != len(lanes):
         raise WrongArguments("Name at least one lane, each once, separated by commas.")
-    if AUTO_LANE in lanes and any(lane != AUTO_LANE and lane.endswith(":nf4") for lane in lanes):
-        raise WrongArguments(f"{AUTO_LANE} becomes cuda:nf4 or cpu:nf4. Name either it or those, not both.")
+    if str(AUTO_NF4) in lanes and not {str(CUDA_NF4), str(CPU_NF4)}.isdisjoint(lanes):
+        raise WrongArguments(f"{AUTO_NF4} becomes {CUDA_NF4} or {CPU_NF4}. Name either it or those, not both.")
 
 
 def _cache_candidates() -> list[Path]:

@@ -13,8 +13,8 @@ from inference.engine.engine import Engine
 from inference.engine.process import LaneProcess, start_worker
 from inference.events import Event, Hello, Request
 from inference.settings import Settings
-from tests.support.page_fixtures import until
 from tests.support.tiny import make_checkpoint
+from tests.support.until import until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 

@@ -13,8 +13,9 @@ from inference.engine.engine import Engine
 from inference.engine.process import LaneProcess, start_module, start_worker
 from inference.errors import InferenceError
 from inference.events import Done, ForcedRequest, Hello, LaneFacts, LoadFigures, Request
+from inference.lanes import LaneName
 from inference.record.model import over
-from inference.settings import AUTO_LANE, Settings
+from inference.settings import Settings
 
 FIGURES = ("decode_tps", "ttft_s", "prefill_tps", "total_s")
 
@@ -63,7 +64,7 @@ def forced(request: Request, ids: tuple[int, ...], file: Path) -> ForcedRequest:
 
 def resolved(lane: str, settings: Settings) -> str:
     """The lane that `lane` means on this machine: auto:nf4 as a process of it says, any other by its name. Raises InferenceError where none answers."""
-    if lane != AUTO_LANE:
+    if not LaneName.parse(lane).automatic:
         return lane
     told: queue.SimpleQueue[Hello | None] = queue.SimpleQueue()
     process = start_worker(lane, settings)

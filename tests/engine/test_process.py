@@ -12,7 +12,7 @@ import pytest
 from inference.engine.process import LaneProcess
 from inference.engine.watch import Watch
 from tests.support.fakes import Stage
-from tests.support.page_fixtures import until
+from tests.support.until import until
 
 LONG = "x" * 200_000  # what a prompt may have; a pipe takes 65,536 bytes
 DEAF = "import time; time.sleep(60)"

@@ -11,7 +11,8 @@ from inference.events import Loaded, LoadFigures, Request
 from inference.settings import Settings
 from tests.support.fake_lane import facts
 from tests.support.fakes import Stage
-from tests.support.page_fixtures import start_fake_lane, until
+from tests.support.page_fixtures import start_fake_lane
+from tests.support.until import until
 
 LANE = "auto:nf4"
 

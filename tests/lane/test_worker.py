@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -17,15 +16,7 @@ from inference.events import Request
 from inference.settings import Settings
 from inference.status import LOADING_STATES
 from tests.support.tiny import make_checkpoint
-
-
-def until(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
+from tests.support.until import until
 
 
 @pytest.fixture(scope="module")
@@ -62,17 +53,17 @@ def test_a_lane_killed_while_decoding_fails_alone_and_answers_the_next_prompt(en
         if progress.n >= 5 and len(seen) and progress.phase == "decode":
             os.kill(engine.pids()["cpu:fp32"], signal.SIGKILL)
             break
-    assert until(lambda: full.ended)
+    until(lambda: full.ended, 60)
     assert seen[-1].text
     engine.stop(four.id)
-    assert until(lambda: four.ended)
+    until(lambda: four.ended, 60)
     record = compare(engine, Request("hello", max_new_tokens=4))
     assert all(lane.n == 1 for lane in record.lanes.values())
 
 
 def test_a_lane_killed_while_loading_fails_alone_and_answers_the_next_prompt(engine):
     os.kill(engine.pids()["auto:nf4"], signal.SIGKILL)
-    assert until(lambda: engine.status()[0].state in LOADING_STATES)
+    until(lambda: engine.status()[0].state in LOADING_STATES, 60)
     os.kill(engine.pids()["auto:nf4"], signal.SIGKILL)
     record = compare(engine, Request("hello", max_new_tokens=4))
     assert all(lane.n == 1 for lane in record.lanes.values())
@@ -89,7 +80,7 @@ def test_a_lane_process_ends_when_its_input_closes_even_while_it_imports(setting
     process = start_worker("cpu:fp32", settings)
     child = psutil.Process(process.pid)
     process._child.stdin.close()
-    assert until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 10)
+    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 10)
     process.close()
 
 

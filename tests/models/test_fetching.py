@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -15,6 +14,7 @@ from inference.models import cache, default_model, fetching, manifest
 from inference.models.at_hand import Checkpoint, on_hub_cache, weights_files
 from inference.settings import DEFAULT_MODEL, Settings
 from tests.support.tiny import make_checkpoint
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -41,15 +41,6 @@ def restored(settings):
 
 def entry_of(name, settings):
     return cache.of(settings).entry("hub", name)
-
-
-def until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_to_begin_brings_no_heavy_library():
@@ -130,7 +121,7 @@ def test_it_ends_with_the_process_that_began_it(settings):
         assert fetching_process.is_running()
         parent.kill()
         parent.communicate()
-        assert until(lambda: not fetching_process.is_running() or fetching_process.status() == psutil.STATUS_ZOMBIE)
+        until(lambda: not fetching_process.is_running() or fetching_process.status() == psutil.STATUS_ZOMBIE, 20)
 
 
 def test_a_damaged_folder_of_ours_is_made_anew_once_it_can_t_be_read(settings, monkeypatch):

@@ -6,8 +6,7 @@ import json
 import os
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from inference.engine.engine import Engine
 from inference.engine.process import LaneProcess
 from inference.settings import Settings
 from inference.status import LOADING_STATES
+from tests.support.until import until
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 CHROMIUM_FLAGS = [
@@ -65,14 +65,6 @@ class FakeApp:
 def start_fake_lane(lane: str, settings: Settings, **env: str) -> LaneProcess:
     """A starter for `Engine`: the fake lane in the place of the worker."""
     return LaneProcess([sys.executable, str(FAKE_LANE), lane], {**os.environ, "PYTHONPATH": str(ROOT), **env})
-
-
-def until(condition: Callable[[], object], timeout_s: float = 10.0, what: str = "") -> None:
-    """Wait in small steps until `condition` holds."""
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what or condition}"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")

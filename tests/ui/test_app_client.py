@@ -19,7 +19,8 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 from inference.child import ROOT
-from tests.support.page_fixtures import FakeApp, until
+from tests.support.page_fixtures import FakeApp
+from tests.support.until import until
 
 FAKE_PROGRAM = str(ROOT / "tests" / "support" / "fake_app.py")
 

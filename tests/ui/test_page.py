@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.browser_tab import LEFT, RIGHT, Tab
-from tests.support.page_fixtures import FakeApp, until
+from tests.support.page_fixtures import FakeApp
+from tests.support.until import until
 
 # ---- both lanes
 
@@ -43,37 +44,40 @@ def words(tab: Tab, lane: str) -> int:
     return len(tab.answer(lane).split())
 
 
-def test_the_column_names_the_loading_lane(open_tab, tmp_path):
-    script = tmp_path / "script.json"
-    script.write_text('{"*": {"hello_s": 1.0, "load_s": 1.6}}')
-    app = FakeApp(script)
-    try:
-        tab = open_tab(app)
-        title = tab.page.locator(f"{LEFT} h2")
-        assert title.text_content() == "4-bit NF4 · starting"
-        tab.wait(lambda: tab.status(LEFT) == "Loading: reading weights", "loading shown")
-        assert title.text_content() == "4-bit NF4 · CPU"
-        assert "No CUDA device" in tab.page.locator(f"{LEFT} .lane-notes").text_content()
-        tab.wait(lambda: tab.status(LEFT) == "Ready.", "ready shown")
-    finally:
+@pytest.fixture
+def open_scripted(open_tab, tmp_path):
+    """Opens a page of its own, whose lanes follow a script from their start on."""
+    apps: list[FakeApp] = []
+
+    def open_one(script: str) -> Tab:
+        (tmp_path / "script.json").write_text(script)
+        apps.append(FakeApp(tmp_path / "script.json"))
+        return open_tab(apps[-1])
+
+    yield open_one
+    for app in apps:
         app.close()
 
 
-def test_a_lane_that_never_comes_up_can_be_tried_again(open_tab, tmp_path):
-    script = tmp_path / "script.json"
-    script.write_text('{"cpu:nf4": {"dies_at_start": true}}')
-    app = FakeApp(script)
-    try:
-        tab = open_tab(app)
-        again = tab.page.get_by_role("button", name="Try 4-bit NF4 again")
-        again.wait_for()
-        assert "exit code 3" in tab.status(LEFT)
-        app.script()
-        again.click()
-        tab.wait(lambda: tab.status(LEFT) == "Ready.", "ready after another try")
-        assert not again.is_visible()
-    finally:
-        app.close()
+def test_the_column_names_the_loading_lane(open_scripted):
+    tab = open_scripted('{"*": {"hello_s": 1.0, "load_s": 1.6}}')
+    title = tab.page.locator(f"{LEFT} h2")
+    assert title.text_content() == "4-bit NF4 · starting"
+    tab.wait(lambda: tab.status(LEFT) == "Loading: reading weights", "loading shown")
+    assert title.text_content() == "4-bit NF4 · CPU"
+    assert "No CUDA device" in tab.page.locator(f"{LEFT} .lane-notes").text_content()
+    tab.wait(lambda: tab.status(LEFT) == "Ready.", "ready shown")
+
+
+def test_a_lane_that_never_comes_up_can_be_tried_again(open_scripted):
+    tab = open_scripted('{"cpu:nf4": {"dies_at_start": true}}')
+    again = tab.page.get_by_role("button", name="Try 4-bit NF4 again")
+    again.wait_for()
+    assert "exit code 3" in tab.status(LEFT)
+    tab.app.script()
+    again.click()
+    tab.wait(lambda: tab.status(LEFT) == "Ready.", "ready after another try")
+    assert not again.is_visible()
 
 
 # ---- sending and stopping

@@ -6,7 +6,8 @@ import json
 import threading
 import urllib.request
 
-from tests.support.page_fixtures import FakeApp, until
+from tests.support.page_fixtures import FakeApp
+from tests.support.until import until
 
 VISITORS = 20
 SETTINGS = ["", "chat", 3, 0, 0, "together"]

@@ -116,7 +116,8 @@ def test_both_lanes_may_end_while_their_sizes_are_taken():
         """Its size is taken just when the other lane ends."""
 
         def __sizeof__(self) -> int:
-            sessions.ended("a", session, "cpu:nf4", ended(5))
+            if not session.complete:
+                sessions.ended("a", session, "cpu:nf4", ended(5))
             return 1000
 
     sessions.ended("a", session, "cpu:fp32", replace(ended(10), text=Grows("abc")))
@@ -128,9 +129,9 @@ def test_the_scoring_is_not_offered_for_a_comparison_that_goes_on_after_the_verd
     with gr.Blocks():
         viewer = ForkViewer(page)
     session = page.sessions.begin("tab", lambda: page.engine.submit(Request("hi")))
-    session.ended("cpu:nf4", ended(5))
+    page.sessions.ended("tab", session, "cpu:nf4", ended(5))
     assert not viewer.ready("a verdict", VISITOR)[0].interactive
-    session.ended("cpu:fp32", ended(10))
+    page.sessions.ended("tab", session, "cpu:fp32", ended(10))
     assert viewer.ready("a verdict", VISITOR)[0].interactive
 
 
