@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from inference.engine.dispatch import OTHER_IDS
@@ -34,12 +34,13 @@ class NotScored(InferenceError):
         self.lane, self.why = lane, why
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Scorer:
-    """One lane of an engine, as something that scores."""
+    """One lane of an engine, as something that scores; what it is, it knows from then on, whether or not its process lives."""
 
     engine: Engine
     lane: str
+    _facts: LaneFacts | None = field(default=None, init=False)
 
     def score(self, request: ScoreRequest) -> Scored:
         """Score when the lane's turn has come; raises NotScored with the lane's sentence."""
@@ -48,6 +49,7 @@ class Scorer:
             for event in events:
                 match event:
                     case Scored():
+                        self._facts = self.status.facts or self._facts
                         return event
                     case Failed():
                         raise NotScored(self.name, event.message)
@@ -72,10 +74,10 @@ class Scorer:
 
     @property
     def facts(self) -> LaneFacts:
-        """What the loaded lane is."""
-        facts = self.status.facts
-        assert facts is not None
-        return facts
+        """What the lane is that has scored; raises NotScored where it has not."""
+        if self._facts is None:
+            raise NotScored(self.name, "It has scored nothing, so what it loaded is not known. Ask again.")
+        return self._facts
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from inference.cli import main as command_line
 from inference.cli import quality as quality_command
 from inference.engine.engine import Engine
+from inference.engine.process import why_it_died
 from inference.errors import InferenceError
 from inference.events import Request
 from inference.quality.prompts import quality_of_prompts
 from inference.record.export import quality_as_json
+from inference.record.missing import what_happened
 from inference.record.quality import quality_table
 from inference.series.prompts import Prompt
 from inference.settings import Settings
@@ -79,18 +82,24 @@ def test_an_answer_that_a_lane_can_not_score_names_that_lane_once(measure, lane)
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_the_lane_at_fault_stands_in_the_record(tmp_path, lane):
+@pytest.mark.parametrize(("number", "line"), [(2, 3), (4, 6)])
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [({"score_fails": "The logits are not finite. Ask again."}, "The logits are not finite."), ({"score_dies": True}, why_it_died(-signal.SIGKILL))],
+)
+def test_the_lane_at_fault_stands_in_the_record(tmp_path, lane, number, line, fault, error):
     script = tmp_path / "script.json"
 
     def say(words: str) -> None:  # one of the four answers can't be scored
-        bad = {"score_fails": "The logits are not finite. Ask again."} if words == "answer 2 of 4" else {}
+        bad = fault if words == f"answer {number} of 4" else {}
         if words.startswith("answer "):
             script.write_text(json.dumps({"*": QUICK, lane: {**QUICK, **bad}}))
 
     script.write_text(json.dumps({"*": QUICK}))
     with Engine(Settings(lanes=LANES), lambda name, settings: start_fake_lane(name, settings, FAKE_LANE_FILE=str(script))) as engine:
         quality = quality_of_prompts(engine, PROMPTS, Request("-", max_new_tokens=5), say)
-    assert [(row.line, row.lane, row.error) for row in quality.unanswered] == [(3, lane, "The logits are not finite.")]
+    assert [(row.line, row.lane, row.error) for row in quality.unanswered] == [(line, lane, what_happened(error))]
+    assert quality.figures.positions == 9
 
 
 def test_a_lane_that_can_answer_nothing_ends_the_file_at_the_first_prompt(measure):

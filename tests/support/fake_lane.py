@@ -4,7 +4,7 @@
 every answer; keyed by lane (or "*"): load_s, first_s, token_s, tokens, chunk (tokens per text event), fail_at, die_at
 (token numbers), say (the words to repeat), hello_s (delay before it says what it is), dies_at_start, hold_at (the token
 before which it waits, until a later script says otherwise or it is stopped), fork_at (the token from which it writes
-other ids and the words fork_say), fails_on (a prompt that holds this text fails), kld (what it says when it scores, repeated), margin (between its first and second choice).
+other ids and the words fork_say), fails_on (a prompt that holds this text fails), score_fails (its sentence), score_dies, kld (what it says when it scores, repeated), margin (between its first and second choice).
 """
 
 from __future__ import annotations
@@ -106,6 +106,8 @@ class FakeLane:
 
     def score(self, run_id: str, request: dict) -> None:
         self.script = script = self.read_script()
+        if script.get("score_dies"):
+            os.kill(os.getpid(), signal.SIGKILL)
         if "score_fails" in script:
             emit(Failed(run_id, script["score_fails"]))
             return
