@@ -114,7 +114,7 @@ def _cache(place: Cache) -> list[str]:
     entries = place.entries()[::-1]
     total = sum(entry.bytes() for entry in entries)
     lines = [f"  {place.root}: {size(total)} of at most {size(place.limit_bytes)} (CACHE_LIMIT), {size(disk.free_bytes(place.root))} free on its disk"]
-    lines += [f"  {cache.KINDS[entry.kind]} {entry.path.name}: {size(entry.bytes())}, last used {_day(entry.used_at())}" for entry in entries]
+    lines += [f"  {entry.words} {entry.path.name}: {size(entry.bytes())}, last used {_day(entry.used_at())}" for entry in entries]
     return [*lines, "  To empty it: python -m inference doctor --empty-cache"] if entries else lines
 
 
@@ -128,7 +128,8 @@ def emptied(place: Cache) -> list[str]:
     sizes = {entry: entry.bytes() for entry in before}
     removed, kept = place.empty()
     freed = sum(sizes.get(entry, 0) for entry in removed)
-    return [f"{place.root}: removed {len(removed)} entries, {size(freed)}", *(f"  kept, in use by a lane: {entry.path.name}" for entry in kept)]
+    number = f"{len(removed)} {'entry' if len(removed) == 1 else 'entries'}"
+    return [f"{place.root}: removed {number}, {size(freed)}", *(f"  kept, in use by a lane or not to be removed: {entry.path.name}" for entry in kept)]
 
 
 def main() -> int:

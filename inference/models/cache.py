@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import fnmatch
 import logging
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,9 +29,10 @@ KINDS = {
     "shapes": "random weights of a shape",
     "quantized": "4-bit copy",
     "kernels": "compiled C products",
-    "inductor": "compiled decode step",
+    "inductor": "code that torch compiled",
     "peers": "file for a peer of the bench",
 }
+STEP = "step-*.pt2"  # what else lies in "inductor" is torch's own, or of versions that kept their steps otherwise
 DEFAULT_LIMIT_GIB = 32
 TEMPORARY = ".new-"
 UNLOCKED_TEMPORARIES = (".copy-", ".restore-", ".shape-", ".f32-")  # of versions that locked nothing while they wrote
@@ -38,15 +41,21 @@ _in_use: dict[Path, Lock] = {}
 
 
 class Lock:
-    """A lock on a file, held until `free` or the end of this process."""
+    """A lock on a file, held until `free` or the end of this process; none but in name where the file can't be locked."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
+
+    @property
+    def real(self) -> bool:
+        """Whether it keeps others out: only then does having it mean that nobody else is at work."""
+        return self._descriptor is not None
 
     def free(self) -> None:
         """Let others have it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
+            self._descriptor = None  # a second `free` must not close another's file of the same number
 
     def __enter__(self) -> Lock:
         return self
@@ -57,18 +66,19 @@ class Lock:
 
 def _lock(path: Path, shared: bool = False, wait: bool = False) -> Lock | None:
     """The lock on `path`, or None where another holds it and `wait` is off."""
-    descriptor = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        assert descriptor is not None
-        os.close(descriptor)
-        return None
-    except OSError as error:  # some network disks know no locks, a full one has no room for one: one lane alone is still right
-        log.warning("%s can't be locked (%s); two lanes could write the same entry at once", path, error)
-    return Lock(descriptor)
+    with contextlib.ExitStack() as unless_taken:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            unless_taken.callback(os.close, descriptor)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return None
+        except OSError as error:  # some network disks know no locks, a full one has no room for one: one lane alone is still right
+            log.warning("%s can't be locked (%s): two lanes could write its entry at once, and it is not removed", path, error)
+            return Lock(None)
+        unless_taken.pop_all()
+        return Lock(descriptor)
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,12 @@ class Entry:
     def kind(self) -> str:
         """Which of `KINDS` it is."""
         return self.path.parent.name
+
+    @property
+    def words(self) -> str:
+        """What it is, for a person."""
+        is_step = self.kind == "inductor" and fnmatch.fnmatch(self.path.name, STEP)
+        return "compiled decode step" if is_step else KINDS[self.kind]
 
     def _file(self, end: str) -> Path:
         return self.path.parent.parent / "locks" / f"{self.kind}--{self.path.name}.{end}"
@@ -144,21 +160,20 @@ class Entry:
 
     def used_at(self) -> float:
         """When it was last used, or made (seconds since 1970)."""
-        file = self._file("use")
-        return (file if file.exists() else self.path).stat().st_mtime
+        found = _found(self._file("use")) or _found(self.path)
+        return found.st_mtime if found else 0.0
 
     def bytes(self) -> int:
         """What it takes on disk."""
-        files = [self.path] if self.path.is_file() else [path for path in self.path.rglob("*") if path.is_file()]
-        return sum(path.lstat().st_size for path in files)
+        return sum(found.st_size for found in _all_found(self.path) if stat.S_ISREG(found.st_mode))
 
     def remove_unless_used(self) -> bool:
-        """Remove it if no process uses or makes it; whether that was so."""
+        """Remove it if it is certain that no process uses or makes it; whether that was so. Raises OSError where it can't be removed."""
         with contextlib.ExitStack() as held:
-            for lock in (self.try_lock(), _lock(self._file("use"))):
-                if lock is None:
+            for file in (self._file("lock"), self._file("use")):  # the second only once the first is had: what is taken is freed
+                lock = _lock(file)
+                if lock is None or not held.enter_context(lock).real:
                     return False
-                held.enter_context(lock)
             self.discard()
             return True
 
@@ -179,22 +194,33 @@ class Cache:
         found = [Entry(path) for kind in KINDS for path in _inside(self.root / kind) if not path.name.startswith(".")]
         return sorted(found, key=Entry.used_at)
 
+    def holding(self, folder: Path) -> Entry | None:
+        """The entry that `folder` is; None for any other folder, which isn't ours to remove."""
+        found = folder.resolve()
+        ours = found.parent.name in KINDS and found.parent.parent == self.root.resolve()
+        return self.entry(found.parent.name, found.name) if ours else None
+
     def tidy(self) -> None:
-        """Remove dead processes' temporary folders, then the least recently used entries beyond the limit."""
+        """Remove dead processes' temporary folders, then the least recently used entries beyond the limit; what can't be is logged."""
+        self.sweep()
+        self.shrink()
+
+    def sweep(self) -> None:
+        """Remove the temporary folders of processes that have ended."""
         for kind in KINDS:
             for path in _inside(self.root / kind):
                 if path.name.startswith(TEMPORARY):
                     self._sweep(path)
                 elif path.name.startswith(UNLOCKED_TEMPORARIES) and _untouched_s(path) > UNLOCKED_DEAD_S:
                     shutil.rmtree(path, ignore_errors=True)
-        self.shrink()
 
     def _sweep(self, temporary: Path) -> None:
         entry = Entry(temporary.with_name(temporary.name.removeprefix(TEMPORARY).rpartition("-")[0]))
         if lock := entry.try_lock():
             with lock:
-                log.info("removing what a process left behind: %s", temporary)
-                shutil.rmtree(temporary, ignore_errors=True)
+                if lock.real:
+                    log.info("removing what a process left behind: %s", temporary)
+                    shutil.rmtree(temporary, ignore_errors=True)
 
     def shrink(self) -> None:
         """Remove the least recently used entries until the limit is kept; what a process uses stays."""
@@ -204,15 +230,15 @@ class Cache:
         for entry in entries:
             if over <= 0:
                 return
-            if entry.remove_unless_used():
+            if _removed(entry):
                 log.info("removed %s from the cache, which held more than CACHE_LIMIT", entry.path)
                 over -= sizes[entry]
 
     def empty(self) -> tuple[list[Entry], list[Entry]]:
-        """Remove every entry that no process uses; (removed, kept)."""
-        self.tidy()
+        """Remove every entry that no process uses and that can be removed; (removed, kept)."""
+        self.sweep()
         entries = self.entries()
-        removed = [entry for entry in entries if entry.remove_unless_used()]
+        removed = [entry for entry in entries if _removed(entry)]
         return removed, [entry for entry in entries if entry not in removed]
 
 
@@ -224,13 +250,43 @@ def of(settings: Settings) -> Cache:
 def take_torch_files(settings: Settings) -> None:
     """Let torch keep compiled code here instead of in the system's temporary folder; call it before torch is imported, which makes the folder."""
     with contextlib.suppress(InferenceError):  # no writable place: the load says so
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(of(settings).entry("inductor", "torch").path))
+        entry = of(settings).entry("inductor", "torch")
+        entry.use()  # torch writes there as long as this process lives
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(entry.path))
+
+
+def _removed(entry: Entry) -> bool:
+    """Whether `entry` could be removed; a fault of that (it is another user's, or just being remade) is nobody's load's."""
+    try:
+        return entry.remove_unless_used()
+    except OSError as error:
+        log.warning("%s can't be removed (%s)", entry.path, error)
+        return False
 
 
 def _inside(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        log.warning("%s can't be looked at (%s)", folder, error)
+        return []
+
+
+def _found(path: str | Path) -> os.stat_result | None:
+    """What the system says of `path`; None where it is gone or can't be asked: other processes make and remove here too."""
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+def _all_found(path: Path) -> list[os.stat_result]:
+    """The same of `path` and of everything below it."""
+    below = [os.path.join(folder, name) for folder, folders, files in os.walk(path) for name in (*folders, *files)]
+    return [found for one in [str(path), *below] if (found := _found(one))]
 
 
 def _untouched_s(folder: Path) -> float:
-    newest = max((path.lstat().st_mtime for path in [folder, *folder.rglob("*")]), default=0.0)
-    return time.time() - newest
+    return time.time() - max((found.st_mtime for found in _all_found(folder)), default=0.0)

@@ -25,8 +25,26 @@ def test_the_cache_is_listed_with_sizes_and_emptied(tmp_path):
     assert doctor.emptied(place) == [f"{tmp_path}: removed 2 entries, 302 KiB"] and not place.entries()
 
 
+def test_emptying_counts_all_that_goes_also_beyond_the_limit(tmp_path):
+    place = Cache(tmp_path, 1000)
+    for name in ("a", "b", "c"):
+        entry(place, "models", name, 900)
+    assert doctor.emptied(place) == [f"{tmp_path}: removed 3 entries, 2.6 KiB"]
+    entry(place, "models", "d", 900)
+    assert doctor.emptied(place) == [f"{tmp_path}: removed 1 entry, 900 B"]
+
+
+def test_only_a_compiled_step_is_called_one(tmp_path):
+    place = Cache(tmp_path, 2**30)
+    for name in ("step-12ab.pt2", "torch", "7f3c"):
+        entry(place, "inductor", name, 10)
+    said = "\n".join(doctor._cache(place))
+    assert said.count("compiled decode step") == 1 and "compiled decode step step-12ab.pt2: 10 B" in said
+    assert "code that torch compiled torch: 10 B" in said and "code that torch compiled 7f3c: 10 B" in said
+
+
 def test_what_a_lane_uses_is_kept_and_said(tmp_path):
     place = Cache(tmp_path, 2**30)
     used = entry(place, "models", "used", 10)
     used.use()
-    assert doctor.emptied(place)[1:] == ["  kept, in use by a lane: used"] and Path(used.path).exists()
+    assert doctor.emptied(place)[1:] == ["  kept, in use by a lane or not to be removed: used"] and Path(used.path).exists()

@@ -1,7 +1,9 @@
 """The cache folder: an entry is whole or not there, whoever is killed; one process makes it; the least used goes first; a full disk is said."""
 
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -132,6 +134,75 @@ def test_emptying_removes_all_but_what_a_process_uses(place):
     with process(USES, kept.path):
         assert place.empty() == ([gone], [kept])
     assert place.empty() == ([kept], []) and not place.entries()
+
+
+def test_what_is_being_made_and_can_t_be_removed_can_still_be_used(place):
+    entry = made(place, "quantized", "a-b")
+    with entry.locked():
+        assert not entry.remove_unless_used()
+        uses = subprocess.run([sys.executable, "-c", USES, str(entry.path)], cwd=ROOT, input=b"", capture_output=True, env=child.environment(), timeout=20)
+        assert uses.stdout == b"uses\n"
+    assert entry.remove_unless_used() and entry.try_lock() is not None
+
+
+def test_where_nothing_can_be_locked_nothing_is_taken_for_unused(place, monkeypatch):
+    entry = made(place, "models", "m")
+
+    def knows_no_locks(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(cache.fcntl, "flock", knows_no_locks)
+    with entry.locked(), entry.building() as work:
+        Cache(place.root, 1).tidy()
+        assert work.exists() and entry.path.exists()
+    assert place.empty() == ([], [entry]) and entry.path.exists()
+
+
+def test_a_lock_freed_twice_closes_nothing_else(place):
+    lock = place.entry("models", "m").locked()
+    lock.free()
+    with (place.root / "other").open("w") as other:
+        lock.free()
+        other.write("still open")
+
+
+def test_an_entry_that_can_t_be_removed_or_goes_meanwhile_stops_nothing(place, monkeypatch, caplog):
+    others, gone, last = (made(place, "shapes", name, 4000, used_at) for name, used_at in (("others", 100), ("gone", 200), ("last", 300)))
+    discard, entries = Entry.discard, place.entries()
+
+    def may_not(entry):
+        if entry == others:
+            raise PermissionError(errno.EACCES, "another user's")
+        discard(entry)
+
+    monkeypatch.setattr(Entry, "discard", may_not)
+    monkeypatch.setattr(Cache, "entries", lambda _: entries)
+    shutil.rmtree(gone.path)
+    gone._file("use").unlink()
+    assert gone.bytes() == 0 and gone.used_at() == 0.0
+    Cache(place.root, 3999).tidy()
+    assert others.path.exists() and not last.path.exists() and "another user's" in caplog.text
+
+
+def test_only_an_entry_s_own_folder_is_ours(place, tmp_path):
+    entry = made(place, "models", "m")
+    assert place.holding(entry.path) == entry
+    for other in (tmp_path, entry.path.parent, entry.path.parent / "..", entry.path / "inside", tmp_path / "else" / "m", tmp_path.parent / "models" / "m"):
+        assert place.holding(other) is None
+
+
+def test_emptying_counts_what_lies_beyond_the_limit_too(place):
+    entries = [made(place, "shapes", name, 4000, used_at) for name, used_at in (("a", 100), ("b", 200), ("c", 300))]
+    assert place.empty() == (entries, [])
+
+
+def test_the_folder_that_torch_compiles_in_is_kept_while_a_process_lives(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "set by someone")
+    settings = Settings(cache_dir=str(tmp_path))
+    cache.take_torch_files(settings)
+    folder = tmp_path / "inductor" / "torch"
+    folder.mkdir(parents=True)
+    assert [entry.path for entry in cache.of(settings).empty()[1]] == [folder]
 
 
 def test_the_limit_is_a_setting_and_has_a_default(tmp_path):
