@@ -18,6 +18,7 @@ from inference.settings import DEFAULT_MODEL, Settings
 
 # the first of these that is there is what transformers reads; an index names its files
 SINGLE_OR_INDEX = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")  # one of them is there once a download has ended
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,16 @@ class Checkpoint:
 
 
 def at_hand(name: str, settings: Settings) -> Checkpoint | None:
-    """The checkpoint that `name` means, if nothing need be fetched or written; raises InferenceError where it can't be one."""
+    """The checkpoint that `name` means, if nothing need be fetched or written; raises InferenceError where it can't be one.
+
+    Its entry of our cache, there or to come, is this process's in use from now on.
+    """
     if name.startswith("shape:"):
         return _shape(name, settings)
     path = Path(name).expanduser()
     if path.is_dir():
+        if entry := cache.of(settings).holding(path):
+            entry.use()
         return local(name, path)
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         raise InferenceError(f"There is no folder {name}. Set MODEL_ID to an existing folder or to a Hub id such as {DEFAULT_MODEL}.")
@@ -69,14 +75,14 @@ def weights_files(folder: Path) -> list[Path]:
 
 
 def on_hub_cache(name: str) -> Checkpoint | None:
-    """The snapshot of `name` that the Hub's own cache holds with its configuration and all its weights."""
+    """The snapshot of `name` that the Hub's own cache holds with its configuration, a tokenizer and all its weights."""
     repository = hub_cache() / f"models--{name.replace('/', '--')}"
     try:
         folder = repository / "snapshots" / (repository / "refs" / "main").read_text().strip()
         files = weights_files(folder)
     except (OSError, ValueError, KeyError):
         return None
-    whole = (folder / "config.json").exists() and files and all(file.exists() for file in files)
+    whole = (folder / "config.json").exists() and any((folder / file).exists() for file in TOKENIZERS) and files and all(file.exists() for file in files)
     return Checkpoint(name, folder, folder.name) if whole else None
 
 
@@ -93,15 +99,15 @@ def _default(settings: Settings) -> Checkpoint | None:
     if found := on_hub_cache(DEFAULT_MODEL):
         return found
     entry = default_model.entry(cache.of(settings))
+    entry.use()  # before it is looked at: what is found must still be there when it is read
     if default_model.state(entry.path) is not State.WHOLE:
         return None
-    entry.use()
     return Checkpoint(DEFAULT_MODEL, entry.path, default_model.REVISION, default_model.NOTE)
 
 
 def _shape(name: str, settings: Settings) -> Checkpoint | None:
     entry = shapes.entry(name.removeprefix("shape:"), cache.of(settings))
+    entry.use()
     if shapes.state(entry.path) is not State.WHOLE:
         return None
-    entry.use()
     return Checkpoint(name, entry.path, None, local(name, entry.path).note)

