@@ -19,7 +19,9 @@ import torch
 
 from inference import machine
 from inference.errors import InferenceError
+from inference.models import manifest
 from inference.models.cache import Entry
+from inference.models.manifest import State
 
 log = logging.getLogger(__name__)
 SOURCE = Path(__file__).with_name("kernels.c")
@@ -27,6 +29,10 @@ VECTOR = 8
 SUFFIXES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 # no fast-math: gcc would switch denormals off in the whole process
 FLAGS = ("-O3", "-fno-math-errno", "-shared", "-fPIC")
+# Apple's clang has no -fopenmp, and some compilers no -march=native: each is worth a try without
+EXTRA_FLAGS = (("-march=native", "-fopenmp"), ("-fopenmp",), ("-march=native",), ())
+FILE = "products.so"
+BUILT_BYTES = 2**20  # at the most
 
 
 class NotOurs(InferenceError):
@@ -116,33 +122,41 @@ def compiler() -> str | None:
 
 
 def load(folder: Path) -> Library:
-    """The library from `folder`, built there if need be; raises NoLibrary where that can't be."""
+    """The library from `folder`, built there if need be, also where it is damaged; raises NoLibrary where that can't be."""
     found = compiler()
-    entry = Entry(folder / f"cpu-kernels-{_key(found)}.so")
+    key = _key(found)
+    entry = Entry(folder / f"cpu-kernels-{key}")
+    entry.use()
     try:
-        if not entry.path.exists():
+        if manifest.state(entry.path, key) is not State.WHOLE:  # every byte is looked at: one that is cut would end the process
             if found is None:
                 raise NoLibrary("no C compiler is installed")
-            _build(found, entry)
-        entry.use()
-        return Library(entry.path)
-    except (OSError, AttributeError, subprocess.SubprocessError) as error:
+            _build(found, entry, key)
+        return Library(entry.path / FILE)
+    except NoLibrary:
+        raise
+    except (InferenceError, OSError, AttributeError, subprocess.SubprocessError) as error:
         raise NoLibrary(f"the C library can't be used ({error})") from error
 
 
-def _build(found: str, entry: Entry) -> None:
-    with entry.locked(), entry.building() as work:
-        if entry.path.exists():  # another lane has built it meanwhile
+def _build(found: str, entry: Entry, key: str) -> None:
+    with entry.locked(), entry.building(BUILT_BYTES) as work:
+        state = manifest.state(entry.path, key)
+        if state is State.WHOLE:  # another lane has built it meanwhile
             return
-        made = work / entry.path.name
-        # Apple's clang has no -fopenmp, and some compilers no -march=native: each is worth a try without
-        for extra in (("-march=native", "-fopenmp"), ("-fopenmp",), ("-march=native",), ()):
-            done = subprocess.run([found, *FLAGS, *extra, str(SOURCE), "-o", str(made)], capture_output=True, text=True, timeout=60)
+        if state is State.DAMAGED:
+            log.warning("the C library %s is damaged and is built anew", entry.path)
+        out = work / "library"
+        out.mkdir()
+        for extra in EXTRA_FLAGS:
+            done = subprocess.run([found, *FLAGS, *extra, str(SOURCE), "-o", str(out / FILE)], capture_output=True, text=True, timeout=60)
             if done.returncode == 0:
-                entry.put(made)
+                manifest.seal(out, key)
+                entry.put(out)
                 return
         raise OSError(f"{found} could not compile {SOURCE.name}: {done.stderr.strip()[:300]}")
 
 
 def _key(found: str | None) -> str:
-    return hashlib.sha256("|".join([SOURCE.read_text(), machine.cpu_flags(), platform.machine(), str(found)]).encode()).hexdigest()[:16]
+    parts = [SOURCE.read_text(), machine.cpu_flags(), platform.machine(), str(found), str(FLAGS), str(EXTRA_FLAGS)]
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
