@@ -12,7 +12,9 @@ import functools
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 
@@ -24,6 +26,7 @@ from inference.units import size
 CGROUP = Path("/sys/fs/cgroup")
 GIB = 2**30
 UNLIMITED = 2**60
+SET_BACK = Path("/proc/self/clear_refs")  # "5" sets the peak that VmHWM gives back to what is held now
 
 
 def check_platform() -> None:
@@ -142,14 +145,29 @@ def check_fits(what: str, need: int, have: int, advice: str) -> None:
 class RamWatch:
     """This process's memory against its size when the watch began (after imports)."""
 
+    _before_kib: ClassVar[int] = 0  # the peak when the system's mark was last set back, which is the whole process's
+
     def __init__(self) -> None:
         self._process = psutil.Process()
         self.baseline = self._process.memory_info().rss
 
     def peak(self) -> int | None:
-        """Peak RSS since the process began, less the baseline; counts mapped file pages."""
+        """Peak RSS since the process began, less the baseline; counts mapped file pages, and not what was `left_out`."""
         high = _status_kib("VmHWM")
-        return None if high is None else max(0, high * 1024 - self.baseline)
+        return None if high is None else max(0, max(high, self._before_kib) * 1024 - self.baseline)
+
+    @classmethod
+    @contextlib.contextmanager
+    def left_out(cls) -> Iterator[None]:
+        """What is done inside and given back at its end is in no peak, where the system's mark can be set back (Linux); else it is."""
+        high = _status_kib("VmHWM")
+        try:
+            yield
+        finally:
+            give_back_freed()
+            with contextlib.suppress(OSError):  # then the peak stays what it is: too high, and nothing else
+                SET_BACK.write_text("5")
+                cls._before_kib = max(cls._before_kib, high or 0)
 
     def uss(self) -> int | None:
         """Memory that ending this process would give back, now."""

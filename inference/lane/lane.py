@@ -148,7 +148,7 @@ class Lane:
             return changed, LOOK_S
         if self._copy and not self._copy.step():
             self._copy = None
-        return changed, 0.0 if self._copy else None
+        return changed, LOOK_S if self._copy else None
 
     # ---- generate
 

@@ -17,6 +17,7 @@ from inference.errors import DeviceLost, OutOfMemory, Refused
 
 FILE = "made-of.json"
 FORMAT = 1
+SHORT_OF_MEMORY = ("out of memory", "allocate memory", "not enough memory", "insufficient memory", "alloc_failed")
 SMALL_BYTES = 4 * 2**20  # hashed at every load: some 10 ms at most
 
 
@@ -80,7 +81,8 @@ def damaged(folder: Path) -> bool:
 
 def not_the_files(error: BaseException) -> bool:
     """Whether a load failed for want of memory or because the device broke: that says nothing about the files it read."""
-    return isinstance(error, (Refused, OutOfMemory, DeviceLost, MemoryError)) or "memory" in str(error).lower()  # torch's own say so in words
+    text = str(error).lower()  # torch's own errors say so in words
+    return isinstance(error, (Refused, OutOfMemory, DeviceLost, MemoryError)) or any(words in text for words in SHORT_OF_MEMORY)
 
 
 def _as_written(path: Path, file: _File, thorough: bool) -> bool:

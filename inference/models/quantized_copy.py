@@ -1,7 +1,7 @@
 """A 4-bit copy of a checkpoint, written after the first quantization and read from then on: less to read, nothing to quantize.
 
 One copy per model, device and quantization in our cache, keyed by all it was made of. It is written a piece at a time, by whoever
-calls `Writer.step` between runs, beside its place and moved there whole. A copy that doesn't fit just now is a good copy.
+calls `Writer.step` while nothing is asked, beside its place and moved there whole. A copy that can't be read just now is a good copy.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,8 +23,9 @@ import transformers
 from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
-from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
+from inference.errors import InferenceError
 from inference.events import Loading
+from inference.machine import RamWatch
 from inference.models import manifest
 from inference.models.at_hand import Checkpoint, weights_files
 from inference.models.cache import Cache, Entry
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 Load = Callable[[Checkpoint], PreTrainedModel]
 PART_BYTES = 160 * 2**20
 VERSIONS = ("torch", "transformers", "bitsandbytes", "accelerate", "safetensors")
+IDLE_S = 3.0  # so long nothing was asked before a piece is begun: one takes up to seconds, which a prompt would wait for
+AWAY_S = 0.3  # who asks at least so often whether to go on has done nothing else meanwhile
 LAYER = re.compile(r".*?\.\d+\.")
 
 
@@ -67,10 +71,14 @@ def load_through(
         try:
             return load(replace(checkpoint, folder=entry.path)), None
         except (InferenceError, SafetensorError, RuntimeError, OSError, MemoryError) as error:
-            if _not_the_copys(error) or (isinstance(error, RuntimeError) and not manifest.damaged(entry.path)):
+            if manifest.not_the_files(error):
                 raise
-            state = State.DAMAGED
             log.warning("the 4-bit copy %s can't be read: %s", entry.path, error)
+            lacks_weights = isinstance(error, InferenceError) and error.__cause__ is None
+            if lacks_weights or manifest.damaged(entry.path):
+                state = State.DAMAGED
+        if state is State.WHOLE:  # what failed may pass; the copy is kept
+            return load(checkpoint), None
     if state is State.DAMAGED:
         log.warning("the 4-bit copy %s is damaged and is made anew", entry.path)
         report(Loading("the 4-bit copy in the cache is damaged: quantizing anew"))
@@ -80,27 +88,38 @@ def load_through(
     return (model := load(checkpoint)), Writer(model, entry, key, cache)
 
 
-def _not_the_copys(error: BaseException) -> bool:
-    """Whether memory was short or the device broke: that says nothing about the copy."""
-    return isinstance(error, (Refused, OutOfMemory, DeviceLost, MemoryError, torch.cuda.OutOfMemoryError)) or "memory" in str(error).lower()
-
-
 class Writer:
     """Writes the copy of a loaded model; a fault costs the next start its time and nothing else."""
 
     def __init__(self, model: PreTrainedModel, entry: Entry, key: Any, cache: Cache) -> None:
         self._entry, self._cache = entry, cache
         self._pieces = _write(model, entry, key)
+        self._idle_since = self._asked_at = time.monotonic()
 
     def step(self) -> bool:
-        """Write the next piece (some 160 MB, or one tensor that is larger); whether there is more to do. Call it between runs."""
+        """Write the next piece (some 160 MB, or one tensor that is larger) once nothing else was done for `IDLE_S`; whether there is more to do.
+
+        Call it several times a second while nothing is asked: a gap tells of a run. Raises RuntimeError where the device is past use.
+        """
+        now = time.monotonic()
+        if now - self._asked_at > AWAY_S:
+            self._idle_since = now
+        more = now - self._idle_since < IDLE_S or self._piece()
+        self._asked_at = time.monotonic()
+        return more
+
+    def _piece(self) -> bool:
         try:
-            next(self._pieces)
+            with RamWatch.left_out():
+                next(self._pieces)
+            self._idle_since = time.monotonic()
             return True
         except StopIteration:
             self._cache.shrink()
         except (InferenceError, SafetensorError, OSError, RuntimeError, ValueError) as error:
             log.warning("no 4-bit copy was saved: %s", error)
+            if isinstance(error, RuntimeError) and "cuda" in str(error).lower() and not manifest.not_the_files(error):
+                raise  # it may be past use, which is for the lane's process to find out
         return False
 
     def close(self) -> None:

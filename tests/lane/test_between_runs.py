@@ -9,6 +9,7 @@ from tests.support.tiny import make_checkpoint
 
 def test_the_copy_is_written_between_runs_and_keeps_still_while_one_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(quantized_copy, "PART_BYTES", 1)
+    monkeypatch.setattr(quantized_copy, "IDLE_S", 0.0)
     settings = Settings(model_id=str(make_checkpoint(tmp_path / "m", "llama")), cache_dir=str(tmp_path / "cache"), fast=())
     lane, place, arguments = Lane("cpu:nf4", settings), cache.of(settings), loading.model_arguments("cpu:nf4")
     lane.load(lambda _: None)
@@ -19,4 +20,4 @@ def test_the_copy_is_written_between_runs_and_keeps_still_while_one_is_measured(
     assert lane.between_runs() == (False, LOOK_S) and not entry.path.parent.exists()
     lane.hold(False)
     waits = [lane.between_runs() for _ in range(6)]
-    assert waits[:5] == [(False, 0.0)] * 5 and waits[5] == (False, None) and manifest.state(entry.path, key) is State.WHOLE
+    assert waits[:5] == [(False, LOOK_S)] * 5 and waits[5] == (False, None) and manifest.state(entry.path, key) is State.WHOLE

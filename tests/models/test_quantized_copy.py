@@ -1,13 +1,16 @@
 """The 4-bit copy on a real tiny model: equal bit for bit, never stale, never thrown away for want of memory, never half there."""
 
 import json
+import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
 from inference.fast import FastWays
+from inference.machine import SET_BACK, RamWatch
 from inference.models import loading, manifest, quantized_copy
 from inference.models.at_hand import Checkpoint
 from inference.models.cache import Cache
@@ -31,6 +34,12 @@ def cache(tmp_path):
 
 def entry_of(checkpoint, cache):
     return quantized_copy.entry_of(checkpoint, ARGUMENTS, cache)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """Pieces are written without waiting until nothing was asked for a while."""
+    monkeypatch.setattr(quantized_copy, "IDLE_S", 0.0)
 
 
 def load_with(checkpoint, cache, load=None):
@@ -184,6 +193,77 @@ def test_a_copy_that_lacks_weights_is_not_used_again(checkpoint, cache):
 
     model, writer, read, _ = load_with(checkpoint, cache, lacks)
     assert len(read) == 2 and model is not None and writer is not None
+
+
+@pytest.mark.parametrize("cause", [OSError("I/O error"), ValueError("not now")])
+def test_a_whole_copy_that_can_t_be_read_just_now_is_kept_and_the_checkpoint_read(checkpoint, cache, cause, caplog):
+    written(checkpoint, cache)
+
+    def fails_once(found):
+        if found.folder != checkpoint.folder:
+            raise InferenceError("could not be loaded") from cause
+        return loading.load(found, LANE, lambda _: None, WAYS)
+
+    model, writer, read, told = load_with(checkpoint, cache, fails_once)
+    assert model is not None and writer is None and read[-1] == checkpoint.folder and not told and "could not be loaded" in caplog.text
+    assert load_with(checkpoint, cache)[2] == [entry_of(checkpoint, cache).path]
+
+
+def test_a_piece_is_begun_only_once_nothing_else_was_done_for_a_while(checkpoint, cache, monkeypatch):
+    monkeypatch.setattr(quantized_copy, "IDLE_S", 3.0)
+    monkeypatch.setattr(quantized_copy, "PART_BYTES", 1)
+    now = [100.0]
+    monkeypatch.setattr(quantized_copy, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    _, writer, _, _ = load_with(checkpoint, cache)
+    begun = []
+
+    def polled(seconds):
+        for _ in range(round(seconds * 10)):
+            now[0] += 0.1
+            assert writer.step()
+            begun.append(entry_of(checkpoint, cache).path.parent.exists())
+        return begun[-1]
+
+    now[0] += 60.0  # the load
+    assert not polled(2.9)
+    now[0] += 1.0  # a run
+    assert not polled(2.9) and polled(0.3)
+    parts = len(list(cache.root.rglob("*.safetensors")))
+    polled(2.9)
+    assert len(list(cache.root.rglob("*.safetensors"))) == parts, "a piece is a while after the one before, too"
+    polled(0.3)
+    assert len(list(cache.root.rglob("*.safetensors"))) == parts + 1
+
+
+@pytest.mark.parametrize(("words", "goes_on"), [("CUDA error: an illegal memory access was encountered", False), ("CUDA out of memory", True), ("shape", True)])
+def test_a_device_past_use_is_not_taken_for_a_copy_that_can_t_be_saved(checkpoint, cache, monkeypatch, words, goes_on):
+    _, writer, _, _ = load_with(checkpoint, cache)
+    assert writer.step()
+    monkeypatch.setattr(quantized_copy, "_save", lambda *_: (_ for _ in ()).throw(RuntimeError(words)))
+    if goes_on:
+        assert not writer.step()
+    else:
+        with pytest.raises(RuntimeError, match="illegal memory access"):
+            writer.step()
+    assert not list(entry_of(checkpoint, cache).path.parent.iterdir()) and entry_of(checkpoint, cache).try_lock() is not None
+
+
+def test_what_a_piece_takes_is_in_no_later_peak(checkpoint, cache, monkeypatch):
+    _, writer, _, _ = load_with(checkpoint, cache)
+    assert writer.step()
+    save, watch = quantized_copy._save, RamWatch()
+    monkeypatch.setattr(RamWatch, "_before_kib", 0)  # what other tests held must not hide what is held here
+    before = watch.peak()
+
+    def large(*arguments):
+        assert bytearray(600 * 2**20)
+        save(*arguments)
+
+    monkeypatch.setattr(quantized_copy, "_save", large)
+    write(writer)
+    if not os.access(SET_BACK, os.W_OK):
+        pytest.skip("the system's mark can't be set back here")
+    assert watch.peak() < before + 300 * 2**20
 
 
 def test_a_writer_that_is_closed_leaves_nothing(checkpoint, cache):
