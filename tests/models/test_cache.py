@@ -242,6 +242,12 @@ def test_a_restored_model_of_an_earlier_version_is_kept_if_it_looks_whole(tmp_pa
     assert default_model.state(cut) is State.STALE
 
 
+def test_a_restored_model_whose_folder_can_t_be_written_is_used_all_the_same(tmp_path, caplog):
+    folder = make_checkpoint(tmp_path / "whole", "llama")
+    (folder / manifest.FILE).symlink_to(tmp_path / "no" / "such")
+    assert default_model.state(folder) is State.WHOLE and "gets no list of its files" in caplog.text
+
+
 def test_a_disk_that_gets_full_is_said_and_nothing_is_left(small_disk):
     entry = Entry(small_disk / "models" / "m")
     with pytest.raises(InferenceError, match="disk is full.*(MiB|KiB) free, and m needs more.*CACHE_DIR"), entry.locked(), entry.building() as work:
