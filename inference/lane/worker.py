@@ -123,7 +123,7 @@ class Worker:
             if wait_s is None:
                 break
             with contextlib.suppress(queue.Empty):
-                return self.requests.get(timeout=wait_s) if wait_s else self.requests.get_nowait()
+                return self.requests.get(timeout=wait_s)
         return self.requests.get()
 
     def _between_runs(self, lane: AnyLane) -> tuple[bool, float | None]:
