@@ -84,7 +84,7 @@ def _bar(record: Record, figure: Figure) -> Chart:
     unit, word = _scale(figure, max((value or 0 for value in values.values()), default=0))
     rows = [(name, round(value / unit, 4)) for name, value in values.items() if value is not None]
     better = "more" if figure.more_is_better else "less"
-    return Chart(pandas.DataFrame(rows, columns=["lane", "value"]), "", word, f"{figure.title}: {better} is better", colours(record))
+    return Chart(pandas.DataFrame(rows, columns=["lane", "value"]), "", word, f"{figure.title}: {better} wins", colours(record))
 
 
 def _scale(figure: Figure, largest: float) -> tuple[float, str]:

@@ -160,7 +160,7 @@ def test_what_is_built_on_the_list_is_part_of_it():
 
 def test_the_charts_say_whether_more_is_better():
     titles = {chart.title: chart.y_title for chart in charts.bars(full())}
-    assert titles["Speed: more is better"] == "Tokens a second" and titles["First token: less is better"] == "Seconds"
+    assert titles["Speed: more wins"] == "Tokens a second" and titles["First token: less wins"] == "Seconds"
 
 
 # ---- loads
