@@ -13,7 +13,7 @@ from inference.errors import DEVICE_LOST_CODE
 
 PROGRAM = """
 from types import SimpleNamespace
-from inference.lane import worker, paths
+from inference.lane import worker
 from inference.errors import DeviceLost, InferenceError
 from inference.events import Hello
 
@@ -26,7 +26,7 @@ def fail(*_):
 source = SimpleNamespace(read=fail if WHERE == "read" else lambda _: None, encode=lambda _: None)
 lane = SimpleNamespace(name="cpu:fp32", source=source, loaded=WHERE in ("generate", "between"), load=fail, generate=fail, hold=lambda _: None,
                        between_runs=fail if WHERE == "between" else lambda: (False, None), now=lambda: None)
-paths.device_lost = lambda: LOST
+worker.Worker._device_lost = lambda self: LOST  # asking the device itself would import torch
 worker.Worker.emit = (lambda own: lambda self, event: own(self, event) if event else None)(worker.Worker.emit)
 worker.serve("cpu:fp32", lambda name, settings: (lane, Hello(name, "cpu", {}, {})))
 """
