@@ -7,6 +7,7 @@ memory is bytes, an unknown value is None. A run ends with exactly one `Done` or
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -217,6 +218,7 @@ class Failed:
     refused: bool = False
 
 
+Report = Callable[[Loading], None]  # told how far a load has come
 AnyRequest = Request | ForcedRequest | ScoreRequest
 Event = Hello | Loading | Loaded | Queued | Prefill | Text | Done | Failed | Scored
 RunEvent = Loading | Queued | Prefill | Text | Done | Failed | Scored

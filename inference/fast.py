@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from inference.errors import DeviceLost, InferenceError, WrongArguments
-from inference.events import Loading
+from inference.events import Loading, Report
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-Report = Callable[[Loading], None]
 
 
 @dataclass(frozen=True)

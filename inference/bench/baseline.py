@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from inference.decode.decoder import ShouldStop
-from inference.events import Done, LaneFacts, Loaded, LoadFigures, Prefill, Ram, Request, Text
-from inference.fast import Report
+from inference.events import Done, LaneFacts, Loaded, LoadFigures, Prefill, Ram, Report, Request, Text
 from inference.lane import vram
 from inference.lane.source import Source
 from inference.machine import RamWatch

@@ -16,8 +16,7 @@ import numpy as np
 
 from inference.bench.baseline import Answer
 from inference.errors import InferenceError
-from inference.events import LaneFacts, Loading, Request
-from inference.fast import Report
+from inference.events import LaneFacts, Loading, Report, Request
 from inference.lane.source import Source
 from inference.machine import lane_threads
 from inference.models import cache, default_model

@@ -14,8 +14,7 @@ from transformers import AutoModelForCausalLM, LogitsProcessor, LogitsProcessorL
 from transformers.generation.streamers import BaseStreamer
 
 from inference.bench.baseline import Answer
-from inference.events import ForcedRequest, LaneFacts, Request
-from inference.fast import Report
+from inference.events import ForcedRequest, LaneFacts, Report, Request
 from inference.lane import vram
 from inference.lane.source import Source
 from inference.models import loading, private

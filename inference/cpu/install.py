@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 
 from inference.cpu import patches, products
 from inference.cpu.library import Library, NoLibrary, load
-from inference.fast import FastWays, Report
+from inference.events import Report
+from inference.fast import FastWays
 from inference.models import exact
 from inference.models.loading import model_arguments
 

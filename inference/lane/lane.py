@@ -19,8 +19,8 @@ from inference.cpu import install
 from inference.decode.decoder import Decoder, ShouldStop, answer
 from inference.decode.sampling import Sampler, sampler_for
 from inference.errors import InferenceError
-from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Request, Text
-from inference.fast import FastWays, Report
+from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Report, Request, Text
+from inference.fast import FastWays
 from inference.lane import vram
 from inference.lane.paths import DecodePaths, device_lost
 from inference.lane.source import Source

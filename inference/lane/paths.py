@@ -22,7 +22,8 @@ from inference.cpu.compiling import Compiler, NotCompiled
 from inference.decode.decoder import Decoder
 from inference.decode.eager import EagerDecoder
 from inference.errors import DeviceLost
-from inference.fast import FastWays, Report, first_line
+from inference.events import Report
+from inference.fast import FastWays, first_line
 from inference.models import exact, loading
 
 log = logging.getLogger(__name__)

@@ -9,14 +9,12 @@ from typing import Any
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from inference.errors import InferenceError
-from inference.events import Loading, Request
+from inference.events import Loading, Report, Request
 from inference.fast import first_line
 from inference.lane import text
 from inference.models import fetching, loading
 from inference.models.at_hand import Checkpoint
 from inference.settings import Settings
-
-Report = Callable[[Loading], None]
 
 
 class Source:

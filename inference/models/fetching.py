@@ -17,13 +17,12 @@ from typing import Any, TypeVar
 
 from inference import child
 from inference.errors import InferenceError, Refused
-from inference.events import Loading
+from inference.events import Loading, Report
 from inference.models import cache, manifest
 from inference.models.at_hand import Checkpoint, at_hand
 from inference.settings import Settings
 
 log = logging.getLogger(__name__)
-Report = Callable[[Loading], None]
 Model = TypeVar("Model")
 
 

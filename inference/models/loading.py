@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,13 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PretrainedCon
 
 from inference import machine
 from inference.errors import InferenceError, OutOfMemory
-from inference.events import LaneFacts, Loading
+from inference.events import LaneFacts, Loading, Report
 from inference.fast import FastWays, first_line
 from inference.models import private
 from inference.models.at_hand import Checkpoint
 from inference.models.exact import computes_in_fp32, kept_as_stored, shrink, storage_label, stored_dtype
 from inference.models.headers import tensors_of
 
-Report = Callable[[Loading], None]
 RAM_MARGIN = machine.GIB // 2
 VRAM_MARGIN = machine.GIB
 CONTEXT = 2048
