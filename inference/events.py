@@ -111,6 +111,7 @@ class LaneFacts:
     context_length: int
     has_chat_template: bool
     adapter: str | None = None
+    base: str | None = None
     note: str | None = None
     fast_used: tuple[str, ...] = ()
     fast_why_not: dict[str, str] = field(default_factory=dict)

@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from inference.bench.baseline import Answer
+from inference.cache import cache
+from inference.cache.cache import Cache
 from inference.errors import InferenceError
 from inference.events import LaneFacts, Loading, Report, Request
 from inference.lane.source import Source
 from inference.machine import lane_threads
-from inference.models import cache, default_model
-from inference.models.cache import Cache
-from inference.models.headers import tensors_of
 from inference.settings import Settings
+from inference.sources import default_model
+from inference.sources.headers import tensors_of
 from inference.timing import Stopwatch
 
 CONTEXT = 2048

@@ -29,7 +29,7 @@ def make(tokens: int, settings: Settings) -> str:
     """The same, in this process."""
     from transformers import AutoTokenizer
 
-    from inference.models import checkpoints
+    from inference.sources import checkpoints
 
     tokenizer = AutoTokenizer.from_pretrained(checkpoints.find(settings.model_id, settings, lambda _: None).folder)
     words = (WORDS * (tokens // 8 + 1)).split()

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 from inference import child, machine
+from inference.cache import cache
 from inference.errors import InferenceError
-from inference.models import cache
 
 log = logging.getLogger(__name__)
 NEEDED_BYTES = 2 * machine.GIB

@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 
 from inference import machine
+from inference.cache import manifest
+from inference.cache.cache import Entry
+from inference.cache.manifest import State
 from inference.errors import InferenceError
-from inference.models import manifest
-from inference.models.cache import Entry
-from inference.models.manifest import State
 
 log = logging.getLogger(__name__)
 SOURCE = Path(__file__).with_name("kernels.c")

@@ -18,10 +18,10 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from inference import machine
+from inference.cache.cache import Entry
 from inference.cpu import products, row_cache
 from inference.cpu.row_cache import RowLayer
 from inference.models import exact, private
-from inference.models.cache import Entry
 
 TRACED_ROWS = 21
 MAX_ROWS = 2**17

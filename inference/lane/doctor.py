@@ -15,6 +15,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from inference import machine
+from inference.cache import cache, disk
+from inference.cache.cache import Cache
 from inference.cpu import library
 from inference.cpu.compiling import compiler
 from inference.cuda.decoder import OLDEST_CAPABILITY
@@ -22,9 +24,9 @@ from inference.cuda.device_code import DeviceCode
 from inference.errors import InferenceError
 from inference.fast import WAYS, FastWays
 from inference.lane.probe import cuda_reason, environment, probe, versions
-from inference.models import cache, disk, loading, shapes
-from inference.models.cache import Cache
+from inference.models import loading
 from inference.settings import Settings, from_env
+from inference.sources import shapes
 from inference.units import size
 
 

@@ -15,6 +15,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference import machine
+from inference.cache import cache
 from inference.cpu import install
 from inference.decode.decoder import Decoder, ShouldStop, answer
 from inference.decode.sampling import Sampler, sampler_for
@@ -25,9 +26,9 @@ from inference.lane import vram
 from inference.lane.paths import DecodePaths, device_lost
 from inference.lane.source import Source
 from inference.lane.text import TextStream
-from inference.models import cache, loading, quantized_copy
-from inference.models.at_hand import Checkpoint
+from inference.models import loading, quantized_copy
 from inference.settings import Settings
+from inference.sources.at_hand import Checkpoint
 from inference.timing import WARM_UP_TOKENS, Stopwatch
 
 LOOK_S = 0.1

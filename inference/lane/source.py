@@ -12,9 +12,10 @@ from inference.errors import InferenceError
 from inference.events import Loading, Report, Request
 from inference.fast import first_line
 from inference.lane import text
-from inference.models import fetching, loading
-from inference.models.at_hand import Checkpoint
+from inference.models import loading
 from inference.settings import Settings
+from inference.sources import fetching
+from inference.sources.at_hand import Checkpoint
 
 
 class Source:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator  # noqa: E402
 from typing import Any, NoReturn, Protocol  # noqa: E402
 
 from inference import machine  # noqa: E402
+from inference.cache import cache  # noqa: E402
 from inference.errors import DEVICE_LOST_CODE, DeviceLost, InferenceError, Refused  # noqa: E402
 from inference.events import (  # noqa: E402
     Done,
@@ -38,9 +39,9 @@ from inference.events import (  # noqa: E402
     encode,
 )  # fmt: skip
 from inference.fast import first_line  # noqa: E402
-from inference.models import cache, fetching  # noqa: E402
 from inference.score_events import ScoreRequest  # noqa: E402
 from inference.settings import Settings, from_env  # noqa: E402
+from inference.sources import fetching  # noqa: E402
 
 log = logging.getLogger(__name__)
 Starter = Callable[[str, Settings], tuple[Any, Hello]]

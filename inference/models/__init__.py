@@ -1,4 +1,4 @@
-"""A name -> a checkpoint on disk -> a model on a device: the Hub, folders, the default model, shapes, and the cache of all of it.
+"""A checkpoint on disk -> a model on a device, and what it really is: whether it fits, its storage, its 4-bit copy.
 
-In: MODEL_ID, a lane. Out: a folder, a loaded model and what it is. May import: the vocabulary. Imports torch where it reads weights.
+In: a folder, a lane. Out: a loaded model and facts read off it. May import: the vocabulary, cache, sources. Imports torch.
 """

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from inference.fast import FastWays
 from inference.models import private
-from inference.models.headers import tensors_of
+from inference.sources.headers import tensors_of
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 # asked before the weights are there, so its form can't be tried: told by its name

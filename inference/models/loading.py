@@ -21,9 +21,9 @@ from inference.errors import InferenceError, OutOfMemory
 from inference.events import LaneFacts, Loading, Report
 from inference.fast import FastWays, first_line
 from inference.models import private
-from inference.models.at_hand import Checkpoint
 from inference.models.exact import computes_in_fp32, kept_as_stored, shrink, storage_label, stored_dtype
-from inference.models.headers import tensors_of
+from inference.sources.at_hand import Checkpoint
+from inference.sources.headers import tensors_of
 
 RAM_MARGIN = machine.GIB // 2
 VRAM_MARGIN = machine.GIB
@@ -143,7 +143,7 @@ def describe(model: PreTrainedModel, checkpoint: Checkpoint, lane: str, threads:
         quantization=_quantization(four_bit), device_map=device, kernel="bitsandbytes" if four_bit else "torch",
         threads=threads if device == "cpu" else None, kept_16bit=_kept(model) if four_bit else (),
         weights_bytes=weights_bytes(model), context_length=context_length(model.config),
-        has_chat_template=False, note=checkpoint.note,
+        has_chat_template=False, adapter=checkpoint.adapter, base=checkpoint.base, note=checkpoint.note,
     )  # fmt: skip
 
 

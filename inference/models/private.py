@@ -1,4 +1,4 @@
-"""What we take from torch, transformers and gguf that they don't promise to keep: every such reach is here and nowhere else.
+"""What we take from torch and transformers that they don't promise to keep: every such reach is here and nowhere else.
 
 In: their private parts. Out: the same under our names, or None (a no-op, an error that the caller's slower way answers) where a
 version has it no more. `tests/models/test_private.py` says of each what it relies on, so that an upgrade which breaks one is seen.
@@ -7,7 +7,6 @@ version has it no more. `tests/models/test_private.py` says of each what it reli
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import shutil
 import sys
@@ -83,21 +82,6 @@ def progress_bars(stand_in: Callable[..., Any]) -> Iterator[None]:
         yield
     finally:
         set_hook(before)
-
-
-@contextlib.contextmanager
-def gguf_parsed_once() -> Iterator[None]:
-    """Lets transformers, which reads a file's 49,152 words three times and builds the table of tensor names 397 times, do each once."""
-    import gguf
-
-    functions = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map") if hasattr(gguf, name)}
-    for name, function in functions.items():
-        setattr(gguf, name, functools.cache(function))
-    try:
-        yield
-    finally:
-        for name, function in functions.items():
-            setattr(gguf, name, function)
 
 
 def compile_also_quantized(model: PreTrainedModel) -> None:

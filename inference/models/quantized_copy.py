@@ -23,13 +23,13 @@ import transformers
 from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
+from inference.cache import manifest
+from inference.cache.cache import Cache, Entry
+from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.events import Loading
 from inference.machine import RamWatch
-from inference.models import manifest
-from inference.models.at_hand import Checkpoint, weights_files
-from inference.models.cache import Cache, Entry
-from inference.models.manifest import State
+from inference.sources.at_hand import Checkpoint, weights_files
 
 log = logging.getLogger(__name__)
 Load = Callable[[Checkpoint], PreTrainedModel]

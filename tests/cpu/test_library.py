@@ -5,9 +5,9 @@ import shutil
 import pytest
 import torch
 
+from inference.cache import disk
 from inference.cpu import library as c_library
 from inference.cpu.library import FILE, NoLibrary
-from inference.models import disk
 
 
 def answers(found):

@@ -1,8 +1,9 @@
 """What a lane does while nothing is asked: the 4-bit copy, a piece at a time, and never while a run is measured."""
 
+from inference.cache import cache, manifest
+from inference.cache.manifest import State
 from inference.lane.lane import LOOK_S, Lane
-from inference.models import cache, loading, manifest, quantized_copy
-from inference.models.manifest import State
+from inference.models import loading, quantized_copy
 from inference.settings import Settings
 from tests.support.tiny import make_checkpoint
 

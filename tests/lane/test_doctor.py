@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from inference.cache.cache import Cache
 from inference.lane import doctor
-from inference.models.cache import Cache
 
 
 def entry(place, kind, name, bytes_):

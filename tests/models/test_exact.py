@@ -10,7 +10,7 @@ from inference.cpu.install import use_kernels
 from inference.errors import InferenceError
 from inference.fast import ALL, FastWays
 from inference.models import exact, loading, private
-from inference.models.at_hand import Checkpoint
+from inference.sources.at_hand import Checkpoint
 from tests.support.tiny import make_checkpoint
 
 KINDS = ("gemma3_text", "llama", "qwen3")

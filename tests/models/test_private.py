@@ -114,18 +114,6 @@ def test_a_load_s_progress_is_told_and_the_hook_is_put_back(folder, monkeypatch)
         AutoModelForCausalLM.from_pretrained(folder)
 
 
-def test_transformers_asks_gguf_for_what_is_read_once():
-    import gguf
-    from transformers import modeling_gguf_pytorch_utils
-
-    source = inspect.getsource(modeling_gguf_pytorch_utils)
-    assert "from gguf import GGUFReader" in source and "get_tensor_name_map" in source, "asked for at each call, so that ours is found"
-    own = gguf.get_tensor_name_map
-    with private.gguf_parsed_once():
-        assert gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2) is gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
-    assert gguf.get_tensor_name_map is own
-
-
 def test_one_dnn_s_product_is_torch_s(monkeypatch):
     if not private.has_pointwise():
         pytest.skip("this torch has no oneDNN")

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from inference.cache import manifest
+from inference.cache.cache import Cache
+from inference.cache.manifest import State
 from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
 from inference.fast import FastWays
 from inference.machine import SET_BACK, RamWatch
-from inference.models import loading, manifest, quantized_copy
-from inference.models.at_hand import Checkpoint
-from inference.models.cache import Cache
-from inference.models.manifest import State
+from inference.models import loading, quantized_copy
+from inference.sources.at_hand import Checkpoint
 from tests.support.tiny import make_checkpoint
 
 LANE = "cpu:nf4"

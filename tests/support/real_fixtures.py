@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from inference.lane.lane import Lane
-from inference.models import checkpoints
 from inference.settings import DEFAULT_MODEL, Settings
+from inference.sources import checkpoints
 from tests.support.real import loaded_lane
 
 

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from inference.cache import disk
 from inference.errors import InferenceError
-from inference.models import disk
 from inference.settings import Settings
 
 log = logging.getLogger(__name__)

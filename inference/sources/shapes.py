@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inference.cache import manifest
+from inference.cache.cache import Cache, Entry
+from inference.cache.manifest import State
 from inference.child import ROOT
 from inference.errors import InferenceError
 from inference.events import Loading
-from inference.models import manifest
-from inference.models.cache import Cache, Entry
-from inference.models.manifest import State
 
 if TYPE_CHECKING:
     from torch import nn

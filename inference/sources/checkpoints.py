@@ -14,12 +14,13 @@ from huggingface_hub import errors as hub_errors
 from huggingface_hub import snapshot_download
 from huggingface_hub.utils import tqdm as hub_tqdm
 
+from inference.cache import cache, disk
+from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.events import Loading, Report
-from inference.models import cache, default_model, disk, shapes
-from inference.models.at_hand import Checkpoint, at_hand, hub_cache, local
-from inference.models.manifest import State
 from inference.settings import DEFAULT_MODEL, Settings
+from inference.sources import default_model, shapes
+from inference.sources.at_hand import Checkpoint, at_hand, hub_cache, local
 
 log = logging.getLogger(__name__)
 WANTED = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]

@@ -8,11 +8,12 @@ import psutil
 import pytest
 
 from inference import child
+from inference.cache import cache, manifest
 from inference.child import ROOT
 from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
-from inference.models import cache, default_model, fetching, manifest
-from inference.models.at_hand import Checkpoint, on_hub_cache, weights_files
 from inference.settings import DEFAULT_MODEL, Settings
+from inference.sources import default_model, fetching
+from inference.sources.at_hand import Checkpoint, on_hub_cache, weights_files
 from tests.support.tiny import make_checkpoint
 from tests.support.until import until
 
@@ -44,12 +45,12 @@ def entry_of(name, settings):
 
 
 def test_to_begin_brings_no_heavy_library():
-    code = "import sys, inference.models.fetching; print(sorted({'torch', 'transformers', 'huggingface_hub', 'safetensors'} & set(sys.modules)))"
+    code = "import sys, inference.sources.fetching; print(sorted({'torch', 'transformers', 'huggingface_hub', 'safetensors'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
-OTHERS = "import sys; from pathlib import Path; from inference.models.cache import Cache; print([e.path.name for e in Cache(Path(sys.argv[1]), 0).empty()[0]])"
+OTHERS = "import sys; from pathlib import Path; from inference.cache.cache import Cache; print([e.path.name for e in Cache(Path(sys.argv[1]), 0).empty()[0]])"
 
 
 def removed_by_another(settings):
@@ -161,7 +162,7 @@ def test_a_process_that_can_t_be_started_is_told(settings, monkeypatch):
 
 def test_it_ends_with_the_process_that_began_it(settings):
     code = (
-        "import sys; from inference.models import fetching; from inference.settings import from_env\n"
+        "import sys; from inference.sources import fetching; from inference.settings import from_env\n"
         "print(fetching.begin('owner/none', from_env())._process.pid, flush=True); sys.stdin.read()"
     )
     with entry_of("owner/none", settings).locked():

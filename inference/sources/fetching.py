@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from inference import child
+from inference.cache import cache, manifest
 from inference.errors import InferenceError, Refused
 from inference.events import Loading, Report
-from inference.models import cache, manifest
-from inference.models.at_hand import Checkpoint, at_hand
 from inference.settings import Settings
+from inference.sources.at_hand import Checkpoint, at_hand
 
 log = logging.getLogger(__name__)
 Model = TypeVar("Model")
@@ -90,7 +90,7 @@ def begin(name: str, settings: Settings) -> Fetch:
         found = at_hand(name, settings)
         cache.of(settings).tidy()
         if not found:
-            command = [sys.executable, "-m", "inference.models.fetch", name]
+            command = [sys.executable, "-m", "inference.sources.fetch", name]
             environment = child.environment(**settings.to_env())
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8")
             return Fetch(name, None, process)

@@ -13,25 +13,28 @@ from contextlib import contextmanager
 import pytest
 
 from inference import child
+from inference.cache import cache, disk, manifest
+from inference.cache.cache import Cache, Entry
+from inference.cache.manifest import State
 from inference.child import ROOT
 from inference.errors import InferenceError
-from inference.models import cache, default_model, disk, manifest, shapes
-from inference.models.cache import Cache, Entry
-from inference.models.manifest import State
 from inference.settings import Settings
+from inference.sources import default_model, shapes
 from tests.support.tiny import make_checkpoint
 
 WRITES = """
 import sys, time
 from pathlib import Path
-from inference.models.cache import Entry
+from inference.cache.cache import Entry
 entry = Entry(Path(sys.argv[1]))
 with entry.locked(), entry.building() as work:
     (work / "half").write_bytes(bytes(5000))
     print("writing", flush=True)
     sys.stdin.read()
 """
-USES = "import sys; from pathlib import Path; from inference.models.cache import Entry; Entry(Path(sys.argv[1])).use(); print('uses', flush=True); sys.stdin.read()"
+USES = (
+    "import sys; from pathlib import Path; from inference.cache.cache import Entry; Entry(Path(sys.argv[1])).use(); print('uses', flush=True); sys.stdin.read()"
+)
 
 
 @pytest.fixture

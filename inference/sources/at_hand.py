@@ -11,10 +11,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from inference.cache import cache
+from inference.cache.manifest import State
 from inference.errors import InferenceError
-from inference.models import cache, default_model, shapes
-from inference.models.manifest import State
 from inference.settings import DEFAULT_MODEL, Settings
+from inference.sources import default_model, shapes
 
 # the first of these that is there is what transformers reads; an index names its files
 SINGLE_OR_INDEX = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -23,12 +24,17 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")  # one of them 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model's files on disk; `note` is what must be said wherever its answers are shown."""
+    """A model's files on disk; `note` is what must be said wherever its answers are shown.
+
+    `adapter`: what was merged into it; `base`: the model that it was tuned from, by the name that MODEL_ID would give it, where known.
+    """
 
     id: str
     folder: Path
     revision: str | None = None
     note: str | None = None
+    adapter: str | None = None
+    base: str | None = None
 
 
 def at_hand(name: str, settings: Settings) -> Checkpoint | None:

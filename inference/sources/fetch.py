@@ -1,4 +1,4 @@
-"""`python -m inference.models.fetch NAME`: fetches, restores or writes a checkpoint; the other end of `fetching.py`.
+"""`python -m inference.sources.fetch NAME`: fetches, restores or writes a checkpoint; the other end of `fetching.py`.
 
 JSON lines on stdout: {"loading": {...}} for progress, at the end {"checkpoint": {...}} or {"failed": SENTENCE, "refused": bool}.
 The process ends with the one that started it.
@@ -51,7 +51,7 @@ def main(name: str) -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
-        from inference.models import checkpoints
+        from inference.sources import checkpoints
 
         found = checkpoints.find(name, from_env(), _Progress())
         _say(checkpoint={**asdict(found), "folder": str(found.folder)})
