@@ -29,7 +29,8 @@ from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.events import Loading
 from inference.machine import RamWatch
-from inference.sources.at_hand import Checkpoint, weights_files
+from inference.sources.at_hand import Checkpoint
+from inference.sources.files import weights_files
 
 log = logging.getLogger(__name__)
 Load = Callable[[Checkpoint], PreTrainedModel]

@@ -7,7 +7,6 @@ lane's process can ask before its heavy imports.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +15,7 @@ from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.settings import DEFAULT_MODEL, Settings
 from inference.sources import default_model, shapes
-
-# the first of these that is there is what transformers reads; an index names its files
-SINGLE_OR_INDEX = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")  # one of them is there once a download has ended
+from inference.sources.hub_cache import on_disk
 
 
 @dataclass(frozen=True)
@@ -70,40 +66,9 @@ def local(name: str, folder: Path) -> Checkpoint:
     return Checkpoint(name, folder, None, note)
 
 
-def weights_files(folder: Path) -> list[Path]:
-    """The files that the model's weights are read from, as transformers chooses them; others beside them don't count."""
-    chosen = next((folder / name for name in SINGLE_OR_INDEX if (folder / name).exists()), None)
-    if chosen is None:
-        return sorted(folder.glob("*.safetensors"))
-    if chosen.suffix != ".json":
-        return [chosen]
-    return [folder / name for name in sorted(set(json.loads(chosen.read_text())["weight_map"].values()))]
-
-
-def on_hub_cache(name: str) -> Checkpoint | None:
-    """The snapshot of `name` that the Hub's own cache holds with its configuration, a tokenizer and all its weights."""
-    repository = hub_cache() / f"models--{name.replace('/', '--')}"
-    try:
-        folder = repository / "snapshots" / (repository / "refs" / "main").read_text().strip()
-        files = weights_files(folder)
-    except (OSError, ValueError, KeyError):
-        return None
-    whole = (folder / "config.json").exists() and any((folder / file).exists() for file in TOKENIZERS) and files and all(file.exists() for file in files)
-    return Checkpoint(name, folder, folder.name) if whole else None
-
-
-def hub_cache() -> Path:
-    """Where huggingface_hub keeps its downloads, by its own rules."""
-    for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if os.environ.get(variable):
-            return Path(os.path.expandvars(os.environ[variable])).expanduser()
-    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return Path(os.path.expandvars(home)).expanduser() / "hub"
-
-
 def _default(settings: Settings) -> Checkpoint | None:
-    if found := on_hub_cache(DEFAULT_MODEL):
-        return found
+    if folder := on_disk(DEFAULT_MODEL):
+        return Checkpoint(DEFAULT_MODEL, folder, folder.name)
     entry = default_model.entry(cache.of(settings))
     entry.use()  # before it is looked at: what is found must still be there when it is read
     if default_model.state(entry.path) is not State.WHOLE:

@@ -12,7 +12,7 @@ from huggingface_hub import errors as hub_errors
 from inference.cache import cache, manifest
 from inference.errors import InferenceError
 from inference.settings import DEFAULT_MODEL, Settings
-from inference.sources import checkpoints, default_model, gguf
+from inference.sources import checkpoints, default_model, gguf, hub
 from tests.support.tiny import make_checkpoint
 
 
@@ -40,7 +40,7 @@ def hub_answers(monkeypatch, error):
     def answer(*_, **__):
         raise error
 
-    monkeypatch.setattr(checkpoints, "snapshot_download", answer)
+    monkeypatch.setattr(hub, "snapshot_download", answer)
 
 
 def test_a_complete_folder_is_taken_as_it_is(settings, tmp_path):
@@ -93,7 +93,7 @@ def test_a_name_that_is_no_hub_id_gets_a_sentence(settings):
 
 
 def test_one_weight_format_is_fetched():
-    assert "*.safetensors" in checkpoints.WANTED and not any(p.endswith((".bin", ".gguf", ".pt")) for p in checkpoints.WANTED)
+    assert "*.safetensors" in hub.WANTED and not any(p.endswith((".bin", ".gguf", ".pt")) for p in hub.WANTED)
 
 
 def test_without_hub_and_package_the_default_model_gets_a_sentence(settings, monkeypatch):
@@ -159,7 +159,7 @@ def test_a_download_that_has_no_room_is_not_begun(settings, monkeypatch):
         asked.append(dry_run)
         return [SimpleNamespace(file_size=2**60, will_download=True), SimpleNamespace(file_size=2**61, will_download=False)]
 
-    monkeypatch.setattr(checkpoints, "snapshot_download", answer)
+    monkeypatch.setattr(hub, "snapshot_download", answer)
     with pytest.raises(InferenceError, match="disk is full.*owner/name needs about 1073741824 GiB"):
         find("owner/name", settings)
     assert asked == [True]

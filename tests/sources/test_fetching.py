@@ -13,7 +13,9 @@ from inference.child import ROOT
 from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
 from inference.settings import DEFAULT_MODEL, Settings
 from inference.sources import default_model, fetching
-from inference.sources.at_hand import Checkpoint, on_hub_cache, weights_files
+from inference.sources.at_hand import Checkpoint
+from inference.sources.files import weights_files
+from inference.sources.hub_cache import on_disk
 from tests.support.tiny import make_checkpoint
 from tests.support.until import until
 
@@ -93,14 +95,29 @@ def test_what_is_at_hand_costs_no_process(settings, tmp_path, downloaded, monkey
 
 
 def test_the_hub_s_cache_is_read_as_the_hub_does(downloaded):
-    assert on_hub_cache("owner/tiny") == Checkpoint("owner/tiny", downloaded, "abc123")
+    assert on_disk("owner/tiny") == downloaded
     (downloaded / "model.safetensors").rename(downloaded / "aside")
-    assert on_hub_cache("owner/tiny") is None and on_hub_cache("owner/other") is None
+    assert on_disk("owner/tiny") is None and on_disk("owner/other") is None
     (downloaded / "aside").rename(downloaded / "model.safetensors")
     (downloaded / "tokenizer.json").rename(downloaded / "vocab.json")
-    assert on_hub_cache("owner/tiny")
+    assert on_disk("owner/tiny")
     (downloaded / "vocab.json").unlink()
-    assert on_hub_cache("owner/tiny") is None, "a download that was cut before the tokenizer isn't whole"
+    assert on_disk("owner/tiny") is None, "a download that was cut before the tokenizer isn't whole"
+
+
+def test_a_revision_is_a_branch_or_tag_that_the_cache_noted_or_a_commit(downloaded):
+    (downloaded.parent.parent / "refs" / "v1").write_text("abc123")
+    assert on_disk("owner/tiny", "v1") == on_disk("owner/tiny", "abc123") == downloaded
+    assert on_disk("owner/tiny", "v2") is None and on_disk("owner/tiny", "../../..") is None
+
+
+def test_an_adapter_is_whole_without_a_model(downloaded):
+    for file in downloaded.iterdir():
+        file.unlink()
+    (downloaded / "adapter_config.json").write_text("{}")
+    assert on_disk("owner/tiny") is None
+    (downloaded / "adapter_model.safetensors").touch()
+    assert on_disk("owner/tiny") == downloaded
 
 
 def test_the_weights_are_those_that_the_index_names(tmp_path):
