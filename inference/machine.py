@@ -1,7 +1,7 @@
 """How much memory there is, how much a lane holds, and what fits: RAM, the container's limit, VRAM.
 
-All figures are bytes. The limit is the smaller of the host's RAM and the cgroup's (v2, then v1), because a
-container is killed by its cgroup; the same files give the CPU quota, which no core count shows.
+All figures are bytes. The limit is the smaller of the host's RAM and the control groups' (`cgroups.py`), because a
+container is killed by its group; their CPU quota, which no core count shows, bounds the threads.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from typing import ClassVar
 
 import psutil
 
-from inference import nvml
+from inference import cgroups, nvml
 from inference.errors import InferenceError, Refused
 from inference.settings import Settings
 from inference.units import size
 
-CGROUP = Path("/sys/fs/cgroup")
 GIB = 2**30
-UNLIMITED = 2**60
 SET_BACK = Path("/proc/self/clear_refs")  # "5" sets the peak that VmHWM gives back to what is held now
 
 
@@ -35,49 +33,17 @@ def check_platform() -> None:
         raise InferenceError("This does not run on Windows itself, only on Linux and macOS. Run it in WSL (wsl --install), which is a Linux.")
 
 
-def _number(path: Path) -> int | None:
-    try:
-        value = int(path.read_text().strip())
-    except (OSError, ValueError):
-        return None
-    return value if 0 <= value < UNLIMITED else None
-
-
-def cgroup_memory(root: Path = CGROUP) -> tuple[int | None, int | None]:
-    """(limit, in use) of this container, None where there is none; page cache that can be dropped is not in use."""
-    for limit_file, usage_file, stat_file, key in (
-        (root / "memory.max", root / "memory.current", root / "memory.stat", "inactive_file"),
-        (root / "memory/memory.limit_in_bytes", root / "memory/memory.usage_in_bytes", root / "memory/memory.stat", "total_inactive_file"),
-    ):
-        limit, usage = _number(limit_file), _number(usage_file)
-        if limit is not None:
-            return limit, None if usage is None else max(0, usage - _stat(stat_file, key))
-    return None, None
-
-
-def _stat(path: Path, key: str) -> int:
-    try:
-        rows = dict(line.split() for line in path.read_text().splitlines())
-    except (OSError, ValueError):
-        return 0
-    return int(rows.get(key, 0))
-
-
-def ram_limit_bytes(root: Path = CGROUP) -> int:
+def ram_limit_bytes(root: Path = cgroups.MOUNT) -> int:
     """The RAM this process may use: the smaller of the host's and the container's."""
-    limit, _ = cgroup_memory(root)
-    total = psutil.virtual_memory().total
-    return min(total, limit) if limit else total
+    return min([psutil.virtual_memory().total, *(group.limit for group in cgroups.memory(root))])
 
 
-def ram_available_bytes(root: Path = CGROUP) -> int:
+def ram_available_bytes(root: Path = cgroups.MOUNT) -> int:
     """What can still be taken before the host swaps or the container is killed."""
-    limit, used = cgroup_memory(root)
-    available = psutil.virtual_memory().available
-    return min(available, limit - (used or 0)) if limit else available
+    return min([psutil.virtual_memory().available, *(group.free for group in cgroups.memory(root))])
 
 
-def cpu_threads(asked: int = 0, beside_gpu: bool = False, root: Path = CGROUP) -> int:
+def cpu_threads(asked: int = 0, beside_gpu: bool = False, root: Path = cgroups.MOUNT) -> int:
     """Threads for one lane: as asked, else the least of CPU quota (rounded), affinity and physical cores.
 
     Beside a GPU one core of three or more is left to the lane that feeds it: with all 16 of 16 taken, two lanes
@@ -87,7 +53,7 @@ def cpu_threads(asked: int = 0, beside_gpu: bool = False, root: Path = CGROUP) -
         return asked
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has none
     physical = psutil.cpu_count(logical=False) or affinity
-    quota = cpu_quota(root)
+    quota = cgroups.cpu_quota(root)
     threads = max(1, min(affinity, physical, max(1, round(quota)) if quota else affinity))
     return threads - 1 if beside_gpu and threads > 2 else threads
 
@@ -103,17 +69,6 @@ def nvidia_gpus() -> int:
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
         return 0
     return nvml.ask("no card", lambda driver: int(driver.nvmlDeviceGetCount())) or 0
-
-
-def cpu_quota(root: Path = CGROUP) -> float | None:
-    """CPUs' worth of time this container may use (cgroup v2, then v1); None where unlimited."""
-    try:
-        quota, period = (root / "cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
-        pass
-    quota_us, period_us = _number(root / "cpu/cpu.cfs_quota_us"), _number(root / "cpu/cpu.cfs_period_us")
-    return quota_us / period_us if quota_us and period_us else None
 
 
 def cpu_name() -> str:

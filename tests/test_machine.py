@@ -5,7 +5,7 @@ import os
 import psutil
 import pytest
 
-from inference import machine
+from inference import cgroups, machine
 from inference.errors import Refused
 
 GIB = 2**30
@@ -39,7 +39,7 @@ def test_no_limit_means_the_host(tmp_path, text):
 @pytest.mark.parametrize(("text", "expected"), [("200000 100000", 2.0), ("max 100000", None), ("50000 100000", 0.5)])
 def test_the_quota_is_read(tmp_path, text, expected):
     v2(tmp_path, cpu_max=text)
-    assert machine.cpu_quota(tmp_path) == expected
+    assert cgroups.cpu_quota(tmp_path) == expected
 
 
 def test_threads_are_never_more_than_the_quota_and_never_none(tmp_path):

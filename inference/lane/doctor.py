@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from inference import machine
+from inference import cgroups, machine
 from inference.cache import cache, disk
 from inference.cache.cache import Cache
 from inference.cpu import library
@@ -56,7 +56,7 @@ def _ways(lane: str, settings: Settings) -> list[str]:
 
 def _hardware(settings: Settings) -> list[str]:
     facts = environment()
-    quota = machine.cpu_quota()
+    quota = cgroups.cpu_quota()
     lines = [
         f"  CPU: {facts['cpu']}, {machine.lane_threads(settings)} threads for a lane" + (f" (quota {quota:g} CPUs)" if quota else ""),
         f"  RAM: {size(facts['ram_limit_bytes'])} limit, {size(machine.ram_available_bytes())} free",
