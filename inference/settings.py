@@ -21,6 +21,7 @@ DEFAULT_LANES = (str(AUTO_NF4), str(CPU_FP32))
 VARIABLES: dict[str, str] = {
     "model_id": "MODEL_ID",
     "cpu_model_id": "CPU_MODEL_ID",
+    "base_model_id": "BASE_MODEL_ID",
     "lanes": "LANES",
     "cache_dir": "CACHE_DIR",
     "cache_limit_gib": "CACHE_LIMIT",
@@ -51,6 +52,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 0
     fast: tuple[str, ...] = fast.ALL
+    base_model_id: str = ""
     fast_lost: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

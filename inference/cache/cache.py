@@ -26,6 +26,7 @@ from inference.settings import Settings
 log = logging.getLogger(__name__)
 KINDS = {
     "models": "restored checkpoint",
+    "merged": "adapter merged into its base",
     "shapes": "random weights of a shape",
     "quantized": "4-bit copy",
     "kernels": "compiled C products",

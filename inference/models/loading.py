@@ -23,6 +23,7 @@ from inference.fast import FastWays, first_line
 from inference.models import private
 from inference.models.exact import computes_in_fp32, kept_as_stored, shrink, storage_label, stored_dtype
 from inference.sources.at_hand import Checkpoint
+from inference.sources.files import NO_ADAPTER
 from inference.sources.headers import tensors_of
 
 RAM_MARGIN = machine.GIB // 2
@@ -50,8 +51,8 @@ def model_arguments(lane: str) -> dict[str, Any]:
     if precision == "nf4":
         dtype = compute_dtype(device)
         quantization = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
-        return {"device_map": device_map, "dtype": dtype, "quantization_config": quantization}
-    return {"device_map": device_map, "dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
+        return {"device_map": device_map, "dtype": dtype, "quantization_config": quantization, **NO_ADAPTER}
+    return {"device_map": device_map, "dtype": torch.float32 if precision == "fp32" else torch.bfloat16, **NO_ADAPTER}
 
 
 def load(checkpoint: Checkpoint, lane: str, report: Report, ways: FastWays) -> PreTrainedModel:

@@ -1,21 +1,25 @@
 """A model's name -> its folder, where that can be said without fetching anything: local folders, and what the caches hold whole.
 
-In: a name, settings. Out: a checkpoint, None (it must be fetched: `checkpoints.py`), or a sentence. Standard library only, so that a
-lane's process can ask before its heavy imports.
+In: a name, settings. Out: a checkpoint, None (it must be fetched or made: `checkpoints.py`), or a sentence. Standard library only, so
+that a lane's process can ask before its heavy imports.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inference.cache import cache
 from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.settings import DEFAULT_MODEL, Settings
-from inference.sources import default_model, shapes
+from inference.sources import adapter, default_model, files, made, shapes
+from inference.sources.adapter import Adapter
 from inference.sources.hub_cache import on_disk
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,25 @@ class Checkpoint:
     adapter: str | None = None
     base: str | None = None
 
+    @property
+    def name(self) -> str:
+        """What MODEL_ID must say to mean this and no later revision."""
+        return f"{self.id}@{self.revision}" if self.revision and COMMIT.fullmatch(self.revision) else self.id
+
+
+@dataclass(frozen=True)
+class HubName:
+    """A Hub id and the branch, tag or commit asked for, if any: owner/name@revision."""
+
+    id: str
+    revision: str | None
+
+    @classmethod
+    def of(cls, name: str) -> HubName:
+        """What `name` says, if it is no path."""
+        id, _, revision = name.partition("@")
+        return cls(id, revision or None)
+
 
 def at_hand(name: str, settings: Settings) -> Checkpoint | None:
     """The checkpoint that `name` means, if nothing need be fetched or written; raises InferenceError where it can't be one.
@@ -44,26 +67,76 @@ def at_hand(name: str, settings: Settings) -> Checkpoint | None:
     if path.is_dir():
         if entry := cache.of(settings).holding(path):
             entry.use()
-        return local(name, path)
-    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        return in_folder(Checkpoint(name, path), settings)
+    hub = HubName.of(name)
+    if name.startswith(("/", ".", "~")) or hub.id.count("/") > 1:
         raise InferenceError(f"There is no folder {name}. Set MODEL_ID to an existing folder or to a Hub id such as {DEFAULT_MODEL}.")
-    return _default(settings) if name == DEFAULT_MODEL else None
+    if name == DEFAULT_MODEL:
+        return _default(settings)
+    pinned = hub.revision and COMMIT.fullmatch(hub.revision)  # a branch may have moved: the Hub is asked
+    return on_hub(hub, settings) if pinned else None
 
 
-def local(name: str, folder: Path) -> Checkpoint:
-    """A folder with a whole model; raises InferenceError for an adapter or where something is missing."""
-    if (folder / "adapter_config.json").exists():
-        raise InferenceError(
-            f"{name} holds an adapter, not a whole model. Merge it into its base model (peft: merge_and_unload) and point MODEL_ID at the merged folder."
-        )
+def on_hub(hub: HubName, settings: Settings) -> Checkpoint | None:
+    """The checkpoint in the Hub's own cache, if it is whole there and nothing need be made of it."""
+    folder = on_disk(hub.id, hub.revision)
+    return in_folder(Checkpoint(hub.id, folder, folder.name), settings) if folder else None
+
+
+def in_folder(found: Checkpoint, settings: Settings) -> Checkpoint | None:
+    """The checkpoint in a folder; None for an adapter that is still to be merged. Raises InferenceError where something is missing."""
+    if not adapter.is_adapter(found.folder):
+        return local(found, settings)
+    tuned = adapter_in(found, settings)
+    base = base_at_hand(tuned, settings)
+    if base is None:
+        return None
+    place = merged(tuned, base, settings)
+    place.entry.use()
+    return of_merged(tuned, base, place) if place.state is State.WHOLE else None
+
+
+def adapter_in(found: Checkpoint, settings: Settings) -> Adapter:
+    """The adapter in a folder; raises InferenceError where it can't be merged."""
+    return adapter.read(found.id, found.folder, found.revision, settings.base_model_id)
+
+
+def base_at_hand(tuned: Adapter, settings: Settings) -> Checkpoint | None:
+    """The base of an adapter, if it need not be fetched: one that the Hub's cache holds is taken as it is, it doesn't change with time."""
+    if adapter.is_adapter(Path(tuned.base).expanduser()):
+        adapter.check_base(tuned, Path(tuned.base).expanduser())
+    try:
+        base = at_hand(tuned.base, settings) or (on_hub(HubName.of(tuned.base), settings) if not Path(tuned.base).exists() else None)
+    except InferenceError as error:
+        raise adapter.no_base(tuned, error) from error
+    if base:
+        adapter.check_base(tuned, base.folder)
+    return base
+
+
+def merged(tuned: Adapter, base: Checkpoint, settings: Settings) -> made.Made:
+    """Where an adapter merged into its base is kept, there or not."""
+    return adapter.merged(tuned, base.folder, base.revision, cache.of(settings))
+
+
+def of_merged(tuned: Adapter, base: Checkpoint, place: made.Made) -> Checkpoint:
+    """The merged checkpoint, which is there."""
+    note = "; ".join(filter(None, [place.note, base.note]))
+    return Checkpoint(tuned.id, place.entry.path, tuned.revision, note, tuned.what, base.name)
+
+
+def local(found: Checkpoint, settings: Settings) -> Checkpoint:
+    """A folder with a whole model; raises InferenceError where something is missing."""
+    name, folder = found.id, found.folder
     if not (folder / "config.json").exists():
         raise InferenceError(f"{name} has no config.json, so it is no model folder. Point MODEL_ID at the folder that save_pretrained wrote.")
-    if not any(folder.glob("*.safetensors")) and not any(folder.glob("pytorch_model*.bin")):
+    if not files.weights_files(folder):
         raise InferenceError(f"{name} has a config.json but no weights (*.safetensors). Copy the weights there, or point MODEL_ID at a complete folder.")
     note = None
     if (folder / shapes.MARK).exists():
         note = json.loads((folder / shapes.MARK).read_text())["note"]
-    return Checkpoint(name, folder, None, note)
+    base = settings.base_model_id
+    return replace(found, note=note, base=base if base not in {"", found.id, found.name} else None)
 
 
 def _default(settings: Settings) -> Checkpoint | None:
@@ -81,4 +154,4 @@ def _shape(name: str, settings: Settings) -> Checkpoint | None:
     entry.use()
     if shapes.state(entry.path) is not State.WHOLE:
         return None
-    return Checkpoint(name, entry.path, None, local(name, entry.path).note)
+    return local(Checkpoint(name, entry.path), settings)

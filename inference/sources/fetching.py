@@ -105,6 +105,8 @@ def begin(name: str, settings: Settings) -> Fetch:
 def load_sound(checkpoint: Checkpoint, settings: Settings, report: Report, load: Callable[[Checkpoint], Model]) -> tuple[Checkpoint, Model]:
     """(checkpoint, model) by `load`; a folder of our own cache that can't be read and is damaged is made anew, once, and said."""
     entry = cache.of(settings).holding(checkpoint.folder)
+    if entry:
+        entry.use()  # what was made of files that weren't there when it was begun
     try:
         return checkpoint, load(checkpoint)
     except Exception as error:
@@ -115,5 +117,5 @@ def load_sound(checkpoint: Checkpoint, settings: Settings, report: Report, load:
     with entry.locked():
         if manifest.damaged(entry.path):  # else another lane has made it anew meanwhile
             entry.discard()
-    checkpoint = begin(checkpoint.id, settings).result(report)
+    checkpoint = begin(checkpoint.name, settings).result(report)
     return checkpoint, load(checkpoint)

@@ -1,0 +1,137 @@
+"""A PEFT adapter: what it says of itself, what it is to be merged into, and where the merged checkpoint is kept.
+
+In: a folder, settings. Out: an adapter that `merge.py` can merge, or the sentence why it can't be one. Standard library only, so that a
+lane's process finds a merged checkpoint before its heavy imports.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inference.cache import manifest
+from inference.cache.cache import Cache
+from inference.errors import InferenceError
+from inference.sources import files, made
+
+FORMAT = 1  # of what `merge.py` writes
+CONFIG, WEIGHTS = files.ADAPTER
+PROMPTS = {"PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "CPT", "ADAPTION_PROMPT", "CARTRIDGE"}
+MIXED = {"XLORA", "POLY"}
+QUANTIZED = re.compile(r"(-unsloth)?-bnb-\dbit$|-(GPTQ|AWQ|FP8|[48]bit)\b.*$", re.IGNORECASE)
+CHANGED_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # these begin by taking something out of the base
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """An adapter's folder; `base` is the name that MODEL_ID would give its base."""
+
+    id: str
+    folder: Path
+    revision: str | None
+    base: str
+    config: dict[str, Any]
+
+    @property
+    def what(self) -> str:
+        """Which adapter this is and of what kind, in a line."""
+        rank = f", rank {self.config['r']}" if self.config.get("r") else ""
+        return f"{self.id}{'@' + self.revision if self.revision else ''} ({self.config['peft_type']}{rank})"
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether the folder is an adapter; a merged model beside which its configuration was left is none."""
+    return (folder / CONFIG).exists() and not files.is_whole(folder)
+
+
+def read(name: str, folder: Path, revision: str | None, base: str) -> Adapter:
+    """The adapter in `folder`; `base` is the one that the settings name, if any. Raises InferenceError for what can't be merged right."""
+    try:
+        config = json.loads((folder / CONFIG).read_text())
+        kind = str(config["peft_type"]).upper()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InferenceError(f"{CONFIG} of {name} can't be read ({error!r}). Save the adapter again with save_pretrained.") from error
+    _check_kind(name, kind, config)
+    if not (folder / WEIGHTS).exists():
+        raise InferenceError(_no_weights(name, folder))
+    return Adapter(name, folder, revision, _base(name, config, base), {**config, "peft_type": kind})
+
+
+def _check_kind(name: str, kind: str, config: dict[str, Any]) -> None:
+    if kind in PROMPTS:
+        raise InferenceError(f"{name} is a {kind} adapter: it changes the prompt, not the weights, so there is nothing to merge. Train a LoRA adapter instead.")
+    if kind in MIXED or config.get("alora_invocation_tokens") or config.get("arrow_config"):
+        raise InferenceError(f"{name} is a {kind} adapter that acts on some tokens only, which merged weights can't. Use one that acts on all of them.")
+    if config.get("task_type") not in (None, "CAUSAL_LM"):
+        raise InferenceError(f"{name} was trained for {config['task_type']}, not for writing text (CAUSAL_LM). Point MODEL_ID at an adapter of a text model.")
+    if config.get("layer_replication"):
+        raise InferenceError(f"{name} uses its base's layers several times (layer_replication), which can't be merged. Use an adapter without it.")
+    start = config.get("init_lora_weights")
+    if isinstance(start, str) and start.lower().startswith(CHANGED_BASE):
+        raise InferenceError(
+            f"{name} was trained over a changed base (init_lora_weights: {start}), which is not the one that it names. "
+            "Save it as a plain LoRA adapter (save_pretrained with path_initial_model_for_weight_conversion), or merge it where it was trained."
+        )
+
+
+def _no_weights(name: str, folder: Path) -> str:
+    if (folder / "adapter_model.bin").exists():
+        return (
+            f"{name} has its weights as adapter_model.bin only, a pickle file, which can run code when it is read. "
+            f"Save them again as {WEIGHTS} (save_pretrained with safe_serialization=True)."
+        )
+    return f"{name} has an {CONFIG} but no {WEIGHTS}. Copy the weights there, or point MODEL_ID at a complete folder."
+
+
+def _base(name: str, config: dict[str, Any], asked: str) -> str:
+    """The name of the base: the one asked for, else the one that the adapter's configuration gives."""
+    revision = config.get("revision")
+    said = config.get("base_model_name_or_path")
+    base = asked or (f"{said}@{revision}" if said and revision else said)
+    if not base:
+        raise InferenceError(f"{CONFIG} of {name} does not say which model it adapts. Set BASE_MODEL_ID to it.")
+    if base == name:
+        raise InferenceError(f"{name} is an adapter and can't be its own base. Set BASE_MODEL_ID to the model that it was trained over.")
+    stem, _, _ = str(base).partition("@")
+    if not asked and QUANTIZED.search(stem) and not Path(stem).expanduser().is_dir():  # known before gigabytes are fetched
+        full = QUANTIZED.sub("", stem)
+        raise InferenceError(
+            f"{name} is an adapter over {base}, whose weights are quantized; it is merged into full-precision ones. "
+            f"Set BASE_MODEL_ID to the original ({full}, if that is its name)."
+        )
+    return str(base)
+
+
+def check_base(adapter: Adapter, folder: Path) -> None:
+    """Raise InferenceError where `folder` is no base to merge into: quantized, or an adapter."""
+    if is_adapter(folder):
+        raise base_is_adapter(adapter)
+    config = json.loads((folder / "config.json").read_text())
+    text = config.get("text_config") or {}
+    if quantization := config.get("quantization_config") or text.get("quantization_config"):
+        method = quantization.get("quant_method", "unknown")
+        raise InferenceError(
+            f"{adapter.base}, the base of {adapter.id}, is quantized (quantization_config in its config.json: {method}); an adapter is merged into "
+            "full-precision weights. Set BASE_MODEL_ID to the full-precision original."
+        )
+
+
+def base_is_adapter(adapter: Adapter) -> InferenceError:
+    """The sentence for an adapter over an adapter."""
+    return InferenceError(f"{adapter.base}, the base of {adapter.id}, is an adapter itself. Merge that one first and set BASE_MODEL_ID to the result.")
+
+
+def no_base(adapter: Adapter, error: InferenceError) -> InferenceError:
+    """The sentence for a base that can't be had."""
+    return type(error)(f"{adapter.id} is an adapter, and its base {adapter.base} can't be had. Set BASE_MODEL_ID to it (a Hub id or a folder). ({error})")
+
+
+def merged(adapter: Adapter, base: Path, base_revision: str | None, cache: Cache) -> made.Made:
+    """Where the adapter merged into the base in folder `base` is kept, there or not."""
+    own = {file.name: manifest.digest(file) for pattern in (*files.TEXTS, WEIGHTS) for file in sorted(adapter.folder.glob(pattern))}
+    key = [FORMAT, own, adapter.base, base_revision, files.identity(base), importlib.metadata.version("peft")]
+    return made.place(cache, "merged", adapter.id, [str(adapter.folder.resolve()), adapter.base], key)

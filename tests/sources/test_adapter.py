@@ -1,0 +1,303 @@
+"""An adapter is merged into its base once, as peft would in FP32; both lanes load the result; what can't be merged right is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from peft import AdaLoraConfig, IA3Config, LoHaConfig, LoKrConfig, OFTConfig, PeftModel, PrefixTuningConfig, PromptTuningConfig
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from inference import child
+from inference.cache import manifest
+from inference.errors import InferenceError
+from inference.events import Request
+from inference.settings import Settings
+from inference.sources import checkpoints, fetching
+from tests.support.adapters import TARGETS, lora, make_adapter
+from tests.support.real import answer, loaded_lane
+from tests.support.tiny import make_checkpoint, make_tokenizer
+
+KINDS = {
+    "lora": lora(),
+    "rslora, a rank of its own for one kind": lora(use_rslora=True, rank_pattern={"q_proj": 8}),
+    "dora": lora(use_dora=True),
+    "with a whole module saved": lora(modules_to_save=["up_proj"]),
+    "with a whole head": lora(modules_to_save=["lm_head"]),
+    "with the embedding adapted": lora(target_modules=[*TARGETS, "embed_tokens"]),
+    "with a few tokens trained": lora(trainable_token_indices=[3, 4, 300]),
+    "ia3": IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"], task_type="CAUSAL_LM"),
+    "adalora": AdaLoraConfig(init_r=4, target_r=2, total_step=10, target_modules=TARGETS, task_type="CAUSAL_LM"),
+    "loha": LoHaConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM"),
+    "lokr": LoKrConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM"),
+    "oft": OFTConfig(oft_block_size=16, target_modules=TARGETS, task_type="CAUSAL_LM"),
+}
+PROMPT_IDS = torch.tensor([[0, 5, 70, 300, 12, 33]])
+
+
+@pytest.fixture
+def base(tmp_path):
+    return make_checkpoint(tmp_path / "base", "llama")
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(cache_dir=str(tmp_path / "cache"))
+
+
+def find(folder, settings):
+    return checkpoints.find(str(folder), settings, lambda _: None)
+
+
+def in_fp32(base, adapter, rows=0):
+    """The adapter on the base, all of it in FP32, not merged."""
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    if rows:
+        model.resize_token_embeddings(rows)
+    return PeftModel.from_pretrained(model, adapter).eval()
+
+
+def logits(model):
+    with torch.no_grad():
+        return model(PROMPT_IDS).logits
+
+
+def stored_as(base, dtype):
+    """The checkpoint in folder `base` again, in another dtype, its matrices not exact in 16 bits."""
+    torch.manual_seed(3)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1 + 1e-3 * torch.rand_like(parameter))
+    model.to(dtype).save_pretrained(base)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_merged_adapter_answers_as_the_adapter_does_and_is_peft_s_own_merge_bit_for_bit(tmp_path, base, settings, kind, dtype):
+    stored_as(base, dtype)
+    adapter = make_adapter(tmp_path / "adapter", base, KINDS[kind])
+    found = find(adapter, settings)
+    unmerged = in_fp32(base, adapter)
+    wanted = logits(unmerged)
+    merged = unmerged.merge_and_unload()
+    ours = AutoModelForCausalLM.from_pretrained(found.folder, dtype=torch.float32)
+    if dtype == torch.float32:
+        assert (logits(ours) - wanted).abs().max() < 1e-5 * wanted.abs().max()
+    expected = {name: tensor.to(dtype) for name, tensor in merged.state_dict().items() if "rotary" not in name}
+    if kind == "with the embedding adapted":
+        expected.pop("lm_head.weight")  # peft lets the tied head change with the embedding, the adapter did not
+    got = {name: tensor for file in found.folder.glob("*.safetensors") for name, tensor in load_file(file).items()}
+    assert {tensor.dtype for tensor in got.values()} == {dtype}
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in got.items() if name in expected)
+    assert set(expected) - set(got) <= {"lm_head.weight"}
+
+
+def test_what_rounding_lost_of_the_change_is_measured_and_told_with_what_the_base_is(tmp_path, base, settings):
+    stored_as(base, torch.bfloat16)
+    adapter = make_adapter(tmp_path / "adapter", base)
+    found = find(adapter, settings)
+    before, stored = (load_file(folder / "model.safetensors") for folder in (base, found.folder))
+    exact = in_fp32(base, adapter).merge_and_unload().state_dict()
+    change = sum((exact[name] - tensor.float()).double().square().sum() for name, tensor in before.items())
+    lost = sum((stored[name].float() - exact[name]).double().square().sum() for name in before)
+    share = 100 * float(lost / change) ** 0.5
+    assert share > 0.1 and f"storing it in bfloat16 lost {share:.2g} % of its change" in found.note
+    assert (found.id, found.base, found.adapter) == (str(adapter), str(base), f"{adapter} (LORA, rank 4)")
+
+
+def test_on_a_base_in_fp32_nothing_is_lost(tmp_path, base, settings):
+    stored_as(base, torch.float32)
+    assert "stored in float32, nothing of its change was lost" in find(make_adapter(tmp_path / "adapter", base), settings).note
+
+
+def test_a_base_of_several_dtypes_keeps_each(tmp_path, base, settings):
+    tensors = load_file(base / "model.safetensors")
+    save_file({name: tensor.float() if "norm" in name else tensor for name, tensor in tensors.items()}, base / "model.safetensors", {"format": "pt"})
+    adapter = make_adapter(tmp_path / "adapter", base)
+    merged = load_file(find(adapter, settings).folder / "model.safetensors")
+    assert {name: tensor.dtype for name, tensor in merged.items()} == {name: tensor.dtype for name, tensor in load_file(base / "model.safetensors").items()}
+    exact = in_fp32(base, adapter).merge_and_unload().state_dict()
+    assert all(torch.equal(tensor, exact[name].to(tensor.dtype)) for name, tensor in merged.items())
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_tokens_that_the_training_added_come_with_the_adapter(tmp_path, base, settings, tied):
+    if not tied:
+        model = AutoModelForCausalLM.from_pretrained(base, tie_word_embeddings=False)
+        model.lm_head.weight.data.normal_(0, 0.02)
+        model.save_pretrained(base)
+    adapter = make_adapter(tmp_path / "adapter", base, rows=515)
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens(["<dish>", "<drink>"])
+    tokenizer.save_pretrained(adapter)
+    found = find(adapter, settings)
+    wanted = logits(in_fp32(base, adapter, rows=515).to(torch.bfloat16).float())
+    got = logits(AutoModelForCausalLM.from_pretrained(found.folder, dtype=torch.float32))
+    assert got.shape[-1] == 515 and (got - wanted).abs().max() < 0.05 * wanted.abs().max()
+    assert "<dish>" in AutoTokenizer.from_pretrained(found.folder).get_vocab()
+
+
+def test_added_tokens_whose_rows_were_not_saved_are_refused(tmp_path, base, settings):
+    adapter = make_adapter(tmp_path / "adapter", base, lora(target_modules=["embed_tokens"]), rows=515)
+    tensors = load_file(adapter / "adapter_model.safetensors")
+    save_file({name: tensor for name, tensor in tensors.items() if "base_layer" not in name}, adapter / "adapter_model.safetensors")
+    with pytest.raises(InferenceError, match="does not fit|does not hold all the new rows"):
+        find(adapter, settings)
+
+
+def test_tokenizer_template_and_generation_config_come_from_the_adapter_where_it_has_them(tmp_path, base, settings):
+    (base / "generation_config.json").write_text('{"eos_token_id": 1}')
+    adapter = make_adapter(tmp_path / "adapter", base)
+    found = find(adapter, settings)
+    assert json.loads((found.folder / "generation_config.json").read_text())["eos_token_id"] == 1
+    assert (found.folder / "tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
+    (adapter / "chat_template.jinja").write_text("waiter: {{ messages[0]['content'] }}")
+    (adapter / "generation_config.json").write_text('{"eos_token_id": 4}')
+    found = find(adapter, settings)
+    assert AutoTokenizer.from_pretrained(found.folder).apply_chat_template([{"role": "user", "content": "hi"}], tokenize=False) == "waiter: hi"
+    assert json.loads((found.folder / "generation_config.json").read_text())["eos_token_id"] == 4
+
+
+def test_both_lanes_load_the_merged_adapter_and_name_it(tmp_path, base, settings):
+    adapter = make_adapter(tmp_path / "adapter", base)
+    folder = find(adapter, settings).folder
+    for name in ("cpu:fp32", "cpu:nf4"):
+        lane = loaded_lane(name, str(adapter), tmp_path / "cache")
+        assert lane.facts.adapter == f"{adapter} (LORA, rank 4)" and lane.facts.base == str(base) and "merged into" in lane.facts.note
+        assert (
+            answer(lane, Request("hello", max_new_tokens=8)).token_ids
+            == answer(loaded_lane(name, str(folder), tmp_path / "cache"), Request("hello", max_new_tokens=8)).token_ids
+        )
+
+
+def test_a_merge_is_done_once_and_found_without_a_process_or_torch(tmp_path, base, settings):
+    adapter = make_adapter(tmp_path / "adapter", base)
+    found = fetching.begin(str(adapter), settings).result(lambda _: None)
+    stamp = (found.folder / "model.safetensors").stat().st_mtime_ns
+    code = (
+        "import sys, subprocess; subprocess.Popen = None\n"
+        "from inference.sources import fetching; from inference.settings import from_env\n"
+        "print(fetching.begin(sys.argv[1], from_env()).result(print).folder, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(adapter)], env=child.environment(**settings.to_env()), capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [str(found.folder), "False"], done.stderr
+    assert (found.folder / "model.safetensors").stat().st_mtime_ns == stamp
+
+
+def test_a_merge_is_made_anew_when_the_adapter_the_base_or_the_copy_changed(tmp_path, base, settings):
+    adapter = make_adapter(tmp_path / "adapter", base)
+    file = find(adapter, settings).folder / "model.safetensors"
+    digests = [manifest.digest(file)]
+    make_adapter(adapter, base, seed=2)
+    find(adapter, settings)
+    digests.append(manifest.digest(file))
+    make_checkpoint(base, "llama", seed=5)
+    find(adapter, settings)
+    digests.append(manifest.digest(file))
+    assert len(set(digests)) == 3
+    file.write_bytes(file.read_bytes()[:1000])
+    assert "made anew" in find(adapter, settings).note and manifest.digest(file) == digests[-1]
+
+
+def test_the_base_s_files_stay_as_they_are(tmp_path, base, settings):
+    adapter = make_adapter(tmp_path / "adapter", base, lora(modules_to_save=["embed_tokens", "lm_head"]), rows=0)
+    before = {file.name: manifest.digest(file) for file in base.iterdir()}
+    find(adapter, settings)
+    assert {file.name: manifest.digest(file) for file in base.iterdir()} == before
+
+
+def changed(adapter, **values):
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(json.dumps({**config, **values}))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"task_type": "SEQ_CLS"}, "trained for SEQ_CLS, not for writing text"),
+        ({"base_model_name_or_path": None}, "does not say which model it adapts. Set BASE_MODEL_ID"),
+        ({"base_model_name_or_path": "/root/training/gemma"}, "its base /root/training/gemma can't be had. Set BASE_MODEL_ID"),
+        ({"base_model_name_or_path": "unsloth/gemma-3-4b-it-unsloth-bnb-4bit"}, r"quantized.*Set BASE_MODEL_ID to the original \(unsloth/gemma-3-4b-it,"),
+        ({"peft_type": "XLORA"}, "acts on some tokens only"),
+        ({"alora_invocation_tokens": [3]}, "acts on some tokens only"),
+        ({"layer_replication": [[0, 2]]}, "uses its base's layers several times"),
+        ({"init_lora_weights": "pissa"}, "trained over a changed base"),
+        ({"target_modules": ["q_proj"]}, "does not fit .*has no place for"),
+        ({"target_modules": [*TARGETS, "gate_proj"]}, "does not fit .*would need"),
+        ({"target_modules": ["query_key_value"]}, "does not fit"),
+        ({"r": 8}, "does not fit"),
+    ],
+)
+def test_an_adapter_that_can_t_be_merged_right_is_refused_with_what_to_do(tmp_path, base, settings, values, words):
+    adapter = make_adapter(tmp_path / "adapter", base)
+    changed(adapter, **values)
+    with pytest.raises(InferenceError, match=words):
+        find(adapter, settings)
+
+
+@pytest.mark.parametrize(
+    "config", [PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"), PrefixTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM")]
+)
+def test_a_tuned_prompt_is_refused(tmp_path, base, settings, config):
+    with pytest.raises(InferenceError, match="changes the prompt, not the weights, so there is nothing to merge"):
+        find(make_adapter(tmp_path / "adapter", base, config), settings)
+
+
+def test_an_adapter_of_another_base_s_shape_is_refused(tmp_path, base, settings):
+    adapter = make_adapter(tmp_path / "adapter", base)
+    model = AutoModelForCausalLM.from_config(AutoModelForCausalLM.from_pretrained(base).config.__class__(hidden_size=32, num_hidden_layers=1, vocab_size=512))
+    model.save_pretrained(tmp_path / "other")
+    with pytest.raises(InferenceError, match="does not fit"):
+        find(adapter, Settings(cache_dir=settings.cache_dir, base_model_id=str(tmp_path / "other")))
+
+
+def test_pickled_adapter_weights_are_refused_with_how_to_save_them_again(tmp_path, base, settings):
+    adapter = make_adapter(tmp_path / "adapter", base)
+    (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
+    with pytest.raises(InferenceError, match="pickle file, which can run code.*safe_serialization"):
+        find(adapter, settings)
+
+
+def test_a_quantized_base_is_refused_and_another_can_be_named(tmp_path, base, settings):
+    """The configuration of an adapter trained in 4 bits names the 4-bit variant of its base."""
+    four_bit = tmp_path / "four-bit"
+    shutil.copytree(base, four_bit)
+    config = json.loads((four_bit / "config.json").read_text())
+    (four_bit / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": "bitsandbytes"}}))
+    adapter = make_adapter(tmp_path / "adapter", base)
+    changed(adapter, base_model_name_or_path=str(four_bit))
+    with pytest.raises(InferenceError, match=r"is quantized \(quantization_config in its config.json: bitsandbytes\).*Set BASE_MODEL_ID"):
+        find(adapter, settings)
+    found = find(adapter, Settings(cache_dir=settings.cache_dir, base_model_id=str(base)))
+    assert found.base == str(base)
+
+
+def test_an_adapter_over_an_adapter_is_refused(tmp_path, base, settings):
+    first = make_adapter(tmp_path / "first", base)
+    second = make_adapter(tmp_path / "second", base)
+    changed(second, base_model_name_or_path=str(first))
+    with pytest.raises(InferenceError, match="is an adapter itself. Merge that one first"):
+        find(second, settings)
+
+
+def test_a_merged_model_beside_which_its_adapter_was_left_is_a_whole_model_and_not_merged_again(tmp_path, base, settings):
+    adapter = make_adapter(tmp_path / "adapter", base)
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copy(adapter / name, base / name)
+    found = find(base, settings)
+    assert found.folder == base and found.adapter is None
+    lane = loaded_lane("cpu:fp32", str(base), tmp_path / "cache")
+    own = load_file(base / "model.safetensors")
+    assert torch.equal(lane.model.state_dict()["model.layers.0.self_attn.q_proj.weight"].float(), own["model.layers.0.self_attn.q_proj.weight"].float())
+
+
+def test_a_configuration_alone_beside_whole_weights_does_not_matter(tmp_path, base):
+    (base / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    for name in ("cpu:fp32", "cpu:nf4"):
+        assert loaded_lane(name, str(base), tmp_path / "cache").facts.adapter is None
