@@ -90,7 +90,8 @@ class LoadFigures:
 class LaneFacts:
     """What a loaded lane is, read off the loaded model and not off the settings.
 
-    `fast_used`: our own faster ways in use (`fast.WAYS`); `fast_why_not`: of each other one that is for this lane, why not.
+    `held`: the bytes at rest by dtype; `not_quantized`: what of a 4-bit lane is not in 4 bits, with its share of them; `files`: the names of
+    those that were read. `fast_used`: our own faster ways in use (`fast.WAYS`); `fast_why_not`: of each other one that is for this lane, why not.
     """
 
     model_id: str
@@ -113,6 +114,9 @@ class LaneFacts:
     adapter: str | None = None
     base: str | None = None
     note: str | None = None
+    held: dict[str, int] = field(default_factory=dict)
+    not_quantized: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     fast_used: tuple[str, ...] = ()
     fast_why_not: dict[str, str] = field(default_factory=dict)
 

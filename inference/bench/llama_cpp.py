@@ -6,7 +6,6 @@ its metadata and the order of its q and k rows stay as llama.cpp wants them.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +77,7 @@ class LlamaCpp:
 
 def _describe(source: Source, threads: int, kernel: str) -> LaneFacts:
     """The file holds the checkpoint's tensors, so they are counted there."""
-    parameters = sum(math.prod(shape) for _, shape, _ in tensors_of(source.checkpoint.folder))
+    parameters = sum(stored.count for stored in tensors_of(source.checkpoint.folder).values())
     return LaneFacts(
         model_id=source.checkpoint.id, revision=source.checkpoint.revision, architecture=source.config.architectures[0],
         parameters=parameters, device="cpu", device_name="", precision="FP32", storage_dtype="float32", compute_dtype="float32",

@@ -9,10 +9,9 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 
 from inference import cgroups, machine
 from inference.cache import cache, disk
@@ -24,9 +23,11 @@ from inference.cuda.device_code import DeviceCode
 from inference.errors import InferenceError
 from inference.fast import WAYS, FastWays
 from inference.lane.probe import cuda_reason, environment, probe, versions
-from inference.models import loading
+from inference.models import fits, loading
+from inference.models.skeleton import skeleton
 from inference.settings import Settings, from_env
 from inference.sources import shapes
+from inference.sources.headers import Stored
 from inference.units import size
 
 
@@ -98,17 +99,13 @@ REASONS: dict[str, Callable[[], str | None]] = {"cuda-graph": _no_graph, "compil
 def _fits(lanes: list[str], compact: bool) -> list[str]:
     lines = []
     for name in shapes.names():
-        tensors = _meta_tensors(json.loads((shapes.FOLDER / f"{name}.json").read_text())["config"])
+        config = AutoConfig.for_model(**json.loads((shapes.FOLDER / f"{name}.json").read_text())["config"])
+        tensors = {key: Stored(tuple(part.shape), "BF16") for key, part in skeleton(config, (), torch.bfloat16).model.named_parameters()}
         for lane in lanes:
-            need, have = loading.needed_bytes(tensors, lane, compact), loading.free_bytes(lane)
+            need = fits.need(config, tensors, lane, compact).peak_bytes + loading.margin_bytes(lane)
+            have = loading.free_bytes(lane)
             lines.append(f"  {name} on {lane}: {'fits' if need <= have else 'does not fit'}, needs about {size(need)} of {size(have)} free")
     return lines
-
-
-def _meta_tensors(config: dict[str, Any]) -> list[tuple[str, tuple[int, ...]]]:
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
-    return [(name, tuple(parameter.shape)) for name, parameter in model.named_parameters()]
 
 
 def _cache(place: Cache) -> list[str]:

@@ -24,7 +24,7 @@ from inference.decode.eager import EagerDecoder
 from inference.errors import DeviceLost
 from inference.events import Report
 from inference.fast import FastWays, first_line
-from inference.models import exact, loading
+from inference.models import facts
 
 log = logging.getLogger(__name__)
 GRAPH, COMPILED = "cuda-graph", "compiled"
@@ -87,11 +87,8 @@ class DecodePaths:
         """Begin to compile the decode step of the checkpoint in `folder` in a process of its own, if this lane can use one and has none."""
         if not self.ways.may(COMPILED) or self.fast or self.compiler or self._step_file is None:
             return
-        compact = "compact" in self.ways.used
-        # a checkpoint in one 16-bit dtype is mapped from its files, whose pages the lane has too; any other is a second copy
-        mapped = compact and exact.stored_dtype(folder) is not None
-        needed = 0 if mapped else loading.needed_bytes([(found.name, found.shape) for found in loading.tensors_of(folder)], "cpu:fp32")
-        compiler = Compiler(folder, self._step_file, compact, self._threads, needed)
+        assert isinstance(self.eager, cpu.CpuDecoder)
+        compiler = Compiler(folder, self._step_file, "compact" in self.ways.used, self._threads, facts.own_bytes(self.eager.model))
         self.ways.attempt(COMPILED, compiler.start, ready=False)
         if self.ways.may(COMPILED):
             self.compiler = compiler

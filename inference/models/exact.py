@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -16,7 +15,6 @@ from torch.nn import functional
 
 from inference.fast import FastWays
 from inference.models import private
-from inference.sources.headers import tensors_of
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 # asked before the weights are there, so its form can't be tried: told by its name
@@ -48,7 +46,7 @@ class ExactEmbedding(nn.Embedding):
 
 def matrices(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """(name, module) of each layer whose matrix can be kept compact; an unknown kind of embedding stays FP32."""
-    return [(name, module) for name, module in model.named_modules() if _is_linear(module) or _is_embedding(module)]
+    return [(name, module) for name, module in model.named_modules() if _is_matrix(module)]
 
 
 def _is_linear(module: nn.Module) -> bool:
@@ -76,20 +74,26 @@ def shrink(model: nn.Module) -> None:
 
     A parameter that is used twice (a tied embedding and head) stays one, compact if every layer that holds it can convert.
     """
-    places: dict[int, list[tuple[nn.Module, str]]] = {}
-    for module in model.modules():
-        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
-            if parameter.is_floating_point():
-                places.setdefault(id(parameter), []).append((module, name))
-    for holders in places.values():
-        module, name = holders[0]
-        parameter = module.get_parameter(name)
-        matrix = all(name == "weight" and (_is_linear(module) or _is_embedding(module)) for module, name in holders)
+    for parameter, places, matrix in holders(model):
         dtype = exact_dtype(parameter) if matrix else torch.float32
         if dtype != parameter.dtype:
             parameter = nn.Parameter(parameter.detach().to(dtype), requires_grad=False)
-            for module, name in holders:
+            for module, name in places:
                 setattr(module, name, parameter)
+
+
+def holders(model: nn.Module) -> list[tuple[nn.Parameter, list[tuple[nn.Module, str]], bool]]:
+    """Each floating parameter once, the (module, name) places that hold it, and whether it is a matrix that can be kept compact in all of them."""
+    found: dict[int, tuple[nn.Parameter, list[tuple[nn.Module, str]]]] = {}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            if parameter.is_floating_point():
+                found.setdefault(id(parameter), (parameter, []))[1].append((module, name))
+    return [(parameter, places, all(name == "weight" and _is_matrix(module) for module, name in places)) for parameter, places in found.values()]
+
+
+def _is_matrix(module: nn.Module) -> bool:
+    return _is_linear(module) or _is_embedding(module)
 
 
 def install(model: nn.Module, product: Product) -> None:
@@ -110,32 +114,28 @@ def computes_in_fp32(model: nn.Module) -> bool:
     )
 
 
-def stored_dtype(folder: Path) -> torch.dtype | None:
-    """The one 16-bit dtype that all matrices in a checkpoint's files have; None where there are several or none."""
-    found = {IN_A_FILE.get(tensor.dtype) for tensor in tensors_of(folder) if len(tensor.shape) > 1}
-    return found.pop() if len(found) == 1 else None
-
-
-def kept_as_stored(folder: Path, ways: FastWays) -> contextlib.AbstractContextManager[None]:
-    """While open, `from_pretrained(dtype=float32)` keeps the matrices in the dtype of the file, so that no FP32 copy is made.
+def kept_as_stored(ways: FastWays) -> contextlib.AbstractContextManager[None]:
+    """While open, `from_pretrained(dtype=float32)` asks for the matrices in 16 bits, which `weights.Weights` gives where that is exact.
 
     Where that can't be had all comes as FP32, and `shrink` does the rest.
     """
-    dtype = stored_dtype(folder)
-    if dtype is None:
-        return contextlib.nullcontext()
-    return private.dtype_plan_with(lambda model: ways.attempt("compact", lambda: {f"{name}.weight": dtype for name, _ in matrices(model)}) or {})
+    return private.dtype_plan_with(lambda model: ways.attempt("compact", lambda: {f"{name}.weight": torch.bfloat16 for name, _ in matrices(model)}) or {})
 
 
-def storage_label(model: nn.Module) -> str:
-    """The dtypes of a model's floating parameters; the 16-bit ones of a layer that computes in FP32 are marked exact."""
-    dtypes = {p.dtype for p in model.parameters() if p.is_floating_point()}
-    exact = {m.weight.dtype for m in model.modules() if isinstance(m, ExactLinear | ExactEmbedding)} & set(SIXTEEN_BIT)
-    if not exact:
-        return "+".join(sorted(_name(dtype) for dtype in dtypes))
-    rest = {m.weight.dtype for _, m in matrices(model)} - set(SIXTEEN_BIT)
-    return "+".join([*(f"{name} (exact)" for name in sorted(map(_name, exact))), *sorted(map(_name, rest))])
+def storage_label(model: nn.Module, holds: Callable[[list[torch.Tensor]], bool]) -> str:
+    """The dtypes of a model's floating parameters, 16-bit matrices that are computed with in FP32 apart; `holds` says whether values are the file's.
+
+    Only of matrices whose values are is it said that they are exact.
+    """
+    parameters = {id(p): p for p in model.parameters() if p.is_floating_point()}
+    compact = {id(m.weight): m.weight for m in model.modules() if isinstance(m, ExactLinear | ExactEmbedding) and m.weight.dtype in SIXTEEN_BIT}
+    if not compact:
+        return "+".join(sorted({dtype_name(p.dtype) for p in parameters.values()}))
+    mark = "exact" if holds(list(compact.values())) else "not the file's values"
+    rest = {dtype_name(p.dtype) for key, p in parameters.items() if key not in compact and p.dim() > 1}
+    return "+".join([*(f"{name} ({mark})" for name in sorted({dtype_name(p.dtype) for p in compact.values()})), *sorted(rest)])
 
 
-def _name(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
+    """Without torch's prefix: float32, bfloat16."""
     return str(dtype).removeprefix("torch.")

@@ -7,10 +7,13 @@ version has it no more. `tests/models/test_private.py` says of each what it reli
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
+import os
+import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ import transformers
 from torch import nn
 from transformers import PreTrainedModel, cache_utils, modeling_utils
 
+ASYNC_OFF = "HF_DEACTIVATE_ASYNC_LOAD"
 Attention = Callable[..., Any]
 Rotary = Callable[..., Any]
 # the base of a cache's layer; where there is none, models on the CPU decode over transformers' own cache
@@ -71,6 +75,74 @@ def dtype_plan_with(exceptions: Callable[[PreTrainedModel], dict[str, torch.dtyp
         yield
     finally:
         PreTrainedModel._get_dtype_plan = plan
+
+
+@contextlib.contextmanager
+def one_tensor_at_a_time() -> Iterator[None]:
+    """While open, `from_pretrained` has each tensor read when its parameter is made, by transformers' own switch; else four threads read ahead."""
+    before = os.environ.get(ASYNC_OFF)
+    os.environ[ASYNC_OFF] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[ASYNC_OFF]
+        else:
+            os.environ[ASYNC_OFF] = before
+
+
+def places(model: PreTrainedModel, names: Iterable[str]) -> dict[str, str]:
+    """For each name of a tensor in a checkpoint, the parameter of `model` that `from_pretrained` makes of it, or makes it a part of.
+
+    Where transformers has no such conversion (any more), a name means itself, with or without the prefix of the base model.
+    """
+    known = dict.fromkeys(model.state_dict(), True)
+    prefix = model.base_model_prefix
+    try:
+        from transformers.conversion_mapping import get_model_conversion_mapping
+        from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
+
+        conversions = get_model_conversion_mapping(model)
+        renamings = [entry for entry in conversions if isinstance(entry, WeightRenaming)]
+        converters = [entry for entry in conversions if isinstance(entry, WeightConverter)]
+        renamed = {name: rename_source_key(name, renamings, converters, prefix, known)[0] for name in sorted(names)}  # type: ignore[arg-type]
+    except (ImportError, TypeError, AttributeError):
+        renamed = {name: name for name in names}
+    for name, place in renamed.items():
+        if place not in known:
+            renamed[name] = next((other for other in (name, f"{prefix}.{name}", name.removeprefix(f"{prefix}.")) if other in known), place)
+    return renamed
+
+
+def ignored_names(model: PreTrainedModel) -> re.Pattern[str] | None:
+    """The names in a checkpoint that its class leaves out on purpose, and what older versions saved and newer compute."""
+    patterns = [*(getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()), r"rotary_emb\.inv_freq$", r"(^|\.)position_ids$", r"attn\.(masked_)?bias$"]
+    return re.compile("|".join(f"({pattern})" for pattern in patterns))
+
+
+def quantized_modules(model: PreTrainedModel, quantization: Any, dtype: torch.dtype) -> None:
+    """Put into `model`, empty, the layers that `from_pretrained(quantization_config=quantization)` would fill."""
+    from transformers.quantizers import AutoHfQuantizer
+
+    quantizer = AutoHfQuantizer.from_config(copy.deepcopy(quantization), pre_quantized=False)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)  # which new layers' biases take, as in `from_pretrained`
+    try:
+        quantizer.preprocess_model(model=model, dtype=dtype, device_map={"": "cpu"}, checkpoint_files=None, use_kernels=False)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def is_four_bit(module: nn.Module) -> bool:
+    """Whether it is bitsandbytes' 4-bit layer, or ours made of it; asked by name, so that an FP32 lane needs no bitsandbytes."""
+    return any(kind.__name__ == "Linear4bit" for kind in type(module).__mro__)
+
+
+def kept_in_fp32(model: PreTrainedModel, dtype: torch.dtype) -> set[str]:
+    """The parameters of `model` that are loaded in FP32 whatever `dtype` is asked for."""
+    plan: dict[str, torch.dtype] = getattr(model, "_get_dtype_plan", lambda _: {})(dtype)
+    patterns = [re.compile(name.replace("*", ".*")) for name, kept in plan.items() if kept == torch.float32]
+    return {name for name, _ in model.named_parameters() if any(pattern.search(name) for pattern in patterns)}
 
 
 @contextlib.contextmanager

@@ -1,26 +1,104 @@
-"""What a checkpoint's files say of their tensors, read off the headers alone. In: a folder. Out: names, shapes and dtypes; no weights."""
+"""What a checkpoint's files say of their tensors, read off the headers alone. Standard library only.
+
+In: a folder. Out: each tensor's shape, dtype and place; no weights. A file that is no whole safetensors file is told as what it is.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import struct
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from safetensors import safe_open
+from inference.errors import InferenceError
+from inference.sources.at_hand import weights_files
+from inference.units import size
+
+LARGEST_HEADER = 100 * 10**6  # the format's own limit
+LFS_POINTER = b"version https://git-lfs"
+KINDS = {b"PK\x03\x04": "a zip archive, as PyTorch's pickles are", b"GGUF": "a GGUF file", b"\x80": "a pickle", b"<": "a web page"}
+BITS = {"F64": 64, "I64": 64, "U64": 64, "C64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16, "BF16": 16, "I16": 16, "U16": 16, "F4": 4}
 
 
-class Stored(NamedTuple):
-    """One tensor of a file; `dtype` is the format's own word (BF16, F16, F32, U8, ...)."""
+@dataclass(frozen=True)
+class Stored:
+    """One tensor; `dtype` is the format's own word (BF16, F16, F32, U8, ...), `file` and `offset` say where its bytes are, if anywhere yet."""
 
-    name: str
     shape: tuple[int, ...]
     dtype: str
+    file: Path | None = None
+    offset: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many values."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """What they take in the file."""
+        return self.count * BITS.get(self.dtype, 8) // 8
 
 
-def tensors_of(folder: Path) -> list[Stored]:
-    """Every tensor in a checkpoint's safetensors files; raises SafetensorError or OSError for a file that can't be read."""
-    found: list[Stored] = []
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, "pt") as tensors:
-            parts = ((name, tensors.get_slice(name)) for name in tensors.keys())  # noqa: SIM118 - not a dict
-            found += [Stored(name, tuple(part.get_shape()), part.get_dtype()) for name, part in parts]
+def tensors_of(folder: Path) -> dict[str, Stored]:
+    """Every tensor in the files that the model's weights are read from, by name; raises InferenceError for a file that is missing or damaged."""
+    try:
+        files = weights_files(folder)
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise InferenceError(
+            f"The index of {folder.name}'s weights (model.safetensors.index.json) can't be read ({type(error).__name__}: {error}). Copy it again."
+        ) from error
+    found: dict[str, Stored] = {}
+    for file in files:
+        found |= tensors_in(file)
     return found
+
+
+def tensors_in(file: Path) -> dict[str, Stored]:
+    """The tensors of one safetensors file; raises InferenceError with what is wrong with the file and what to do."""
+    try:
+        length = file.stat().st_size
+        with file.open("rb") as stream:
+            start = stream.read(8)
+            header = stream.read(_header_bytes(file, start, length))
+    except FileNotFoundError:
+        raise InferenceError(f"{file.name} is named by the index of the weights and is not in {file.parent}. Copy it there.") from None
+    except OSError as error:
+        raise InferenceError(f"{file} can't be read ({error.strerror}). Check its permissions and its disk, or copy it again.") from error
+    begin = 8 + len(header)
+    try:
+        entries: dict[str, Any] = json.loads(header)
+        entries.pop("__metadata__", None)
+        found = {name: Stored(tuple(entry["shape"]), entry["dtype"], file, begin + entry["data_offsets"][0]) for name, entry in entries.items()}
+        end = begin + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        raise _no_safetensors(file, start) from None
+    if end > length:
+        raise InferenceError(f"{file} is cut short: its header tells of {size(end)}, and it has {size(length)}. Copy or download it again.")
+    return found
+
+
+def _header_bytes(file: Path, start: bytes, length: int) -> int:
+    if not length:
+        raise InferenceError(f"{file} is empty. Copy or download it again.")
+    if start == LFS_POINTER[:8]:
+        raise InferenceError(
+            f"{file} is a Git LFS pointer, some lines that stand for the weights and not the weights. Run `git lfs pull` in its folder, or download it again."
+        )
+    if len(start) < 8:
+        raise _no_safetensors(file, start)
+    wanted: int = struct.unpack("<Q", start)[0]
+    if wanted > LARGEST_HEADER:
+        raise _no_safetensors(file, start)
+    if 8 + wanted > length:
+        raise InferenceError(f"{file} is cut short: its header alone takes {size(8 + wanted)}, and it has {size(length)}. Copy or download it again.")
+    return wanted
+
+
+def _no_safetensors(file: Path, start: bytes) -> InferenceError:
+    kind = next((words for mark, words in KINDS.items() if start.startswith(mark)), "")
+    return InferenceError(
+        f"{file} is no safetensors file{f' but {kind}' if kind else ''}. Save the model again with save_pretrained, or download the file again."
+    )

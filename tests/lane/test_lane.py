@@ -82,7 +82,7 @@ def test_weights_are_counted_once_and_with_their_scales(lane):
 
 
 def test_a_lane_that_came_out_otherwise_is_not_labelled(folder, monkeypatch):
-    monkeypatch.setattr(loading, "model_arguments", lambda lane: {"device_map": "cpu", "dtype": torch.bfloat16})
+    monkeypatch.setattr(loading, "arguments_for", lambda config, lane: {"device_map": "cpu", "dtype": torch.bfloat16})
     with pytest.raises(InferenceError, match="BF16"):
         loaded_lane("cpu:fp32", str(folder))
 
@@ -131,7 +131,7 @@ def test_a_too_long_prompt_is_refused_before_the_weights_are_read(folder):
 
 def test_what_does_not_fit_is_never_read(folder, monkeypatch):
     monkeypatch.setattr(machine, "ram_available_bytes", lambda *_: 2**28)
-    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", lambda *_, **__: pytest.fail("it was read"))
+    monkeypatch.setattr(loading, "Weights", lambda *_, **__: pytest.fail("it was read"))
     with pytest.raises(Refused, match="full FP32 needs about"):
         loaded_lane("cpu:fp32", str(folder))
 

@@ -7,27 +7,34 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
+from transformers import AutoConfig
 
 from inference import fast, machine
 from inference.errors import Refused
 from inference.events import Done, Request
 from inference.lane.lane import Lane
+from inference.models.skeleton import skeleton
 from inference.settings import Settings
 from tests.support.tiny import make_checkpoint
 
 GIB = 2**30
-TENSORS, ROWS, COLUMNS = 30, 32768, 4096  # FP32: 30 x 512 MiB
+LARGE = {"hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 40}
 
 
 def write_large(folder: Path, small: Path) -> Path:
     """A checkpoint of 15 GB whose bytes take no disk; the tokenizer and the configuration are those of `small`."""
     shutil.copytree(small, folder, ignore=shutil.ignore_patterns("*.safetensors"))
-    size = ROWS * COLUMNS * 4
-    entries = {f"model.layers.{i}.weight": {"dtype": "F32", "shape": [ROWS, COLUMNS], "data_offsets": [i * size, (i + 1) * size]} for i in range(TENSORS)}
+    config = json.loads((small / "config.json").read_text()) | LARGE
+    config["layer_types"] = ["full_attention"] * LARGE["num_hidden_layers"]
+    (folder / "config.json").write_text(json.dumps(config))
+    entries, end = {}, 0
+    for name, parameter in skeleton(AutoConfig.from_pretrained(folder), (), torch.float32).model.named_parameters():
+        entries[name] = {"dtype": "F32", "shape": list(parameter.shape), "data_offsets": [end, end := end + 4 * parameter.numel()]}
     header = json.dumps(entries).encode()
     with (folder / "model.safetensors").open("wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
-        file.truncate(8 + len(header) + TENSORS * size)
+        file.truncate(8 + len(header) + end)
     return folder
 
 
