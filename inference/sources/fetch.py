@@ -65,3 +65,4 @@ def main(name: str) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1])
+    os._exit(0)  # a download that was given up may still wait in its thread

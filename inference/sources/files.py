@@ -1,8 +1,10 @@
-"""Which of a checkpoint's files are read, and by what one knows them again. In: a folder. Out: paths, an identity. Standard library only."""
+"""Which of a checkpoint's files are read, what they are together, and by what one knows them again. In: a folder, or names. Standard library only."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,42 @@ from inference.cache import manifest
 # the first of these that is there is what transformers reads; an index names its files
 SINGLE_OR_INDEX = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")  # what peft writes
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")  # one of them is there once a download has ended
-TEXTS = ("*.json", "*.jinja", "*.txt", "*.model")
 # transformers would put an adapter that lies beside whole weights on top of them: with this keyword of from_pretrained it looks where none is
 NO_ADAPTER = {"adapter_kwargs": {"subfolder": "no-adapter"}}
+# one of them is there once a download has ended
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tekken.json")
+BESIDE_WEIGHTS = (".json", ".jinja", ".txt", ".model", ".tiktoken")  # configuration, tokenizer, chat template
+
+
+class Kind(StrEnum):
+    """What a folder's files are together, by their names."""
+
+    MODEL = "whole model"
+    ADAPTER = "adapter"
+    PICKLE = "weights as pickle"
+    GGUF = "GGUF"
+    NOTHING = "no model"
+
+
+def kind_of(names: Collection[str]) -> Kind:
+    """What these files are: whole weights win over an adapter that lies beside them."""
+    if not {"model.safetensors", "model.safetensors.index.json"}.isdisjoint(names):
+        return Kind.MODEL
+    if "adapter_config.json" in names:
+        return Kind.ADAPTER if ADAPTER[1] in names else Kind.PICKLE
+    if any(name.startswith("pytorch_model") for name in names):
+        return Kind.PICKLE
+    return Kind.GGUF if any(name.endswith(".gguf") for name in names) else Kind.NOTHING
+
+
+def beside_weights(names: Collection[str]) -> list[str]:
+    """The small files that a checkpoint is read with; no index among them, and no code."""
+    return sorted(name for name in names if name.endswith(BESIDE_WEIGHTS) and not name.endswith(".index.json"))
+
+
+def indexed(index: str | bytes) -> list[str]:
+    """The files that an index of weights names; raises ValueError or KeyError where it is none."""
+    return sorted(set(json.loads(index)["weight_map"].values()))
 
 
 def weights_files(folder: Path) -> list[Path]:
@@ -24,7 +58,7 @@ def weights_files(folder: Path) -> list[Path]:
         return sorted(file for file in folder.glob("*.safetensors") if file.name != ADAPTER[1])
     if chosen.suffix != ".json":
         return [chosen]
-    return [folder / name for name in sorted(set(json.loads(chosen.read_text())["weight_map"].values()))]
+    return [folder / name for name in indexed(chosen.read_text())]
 
 
 def is_whole(folder: Path) -> bool:
@@ -34,7 +68,7 @@ def is_whole(folder: Path) -> bool:
 
 def identity(folder: Path) -> list[Any]:
     """By what a checkpoint's files are known again: digests of the small ones, size and time of the rest."""
-    texts = {file for pattern in TEXTS for file in folder.glob(pattern)}
+    texts = {folder / name for name in beside_weights([file.name for file in folder.iterdir()])}
     return [_known_by(file) for file in sorted({*texts, *weights_files(folder)})]
 
 
