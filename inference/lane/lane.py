@@ -26,7 +26,7 @@ from inference.lane import vram
 from inference.lane.paths import DecodePaths, device_lost
 from inference.lane.source import Source
 from inference.lane.text import TextStream
-from inference.models import loading, quantized_copy
+from inference.models import loading, quantized_copy, was_four_bit
 from inference.settings import Settings
 from inference.sources.at_hand import Checkpoint
 from inference.timing import WARM_UP_TOKENS, Stopwatch
@@ -93,6 +93,8 @@ class Lane:
         facts = loading.describe(self.model, self.source.checkpoint, self.name, self.threads)
         self.end_ids = self.source.end_ids(self.model)
         clock.end("quantize" if facts.quantization else "read")
+        facts = replace(facts, note=was_four_bit.note(self.source.checkpoint.folder, facts.note))
+        clock.end("values")
         report(Loading("warming up"))
         self._warm_up(self.model, self.paths.take(self.model))
         clock.end("warm-up")
