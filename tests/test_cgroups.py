@@ -86,9 +86,7 @@ def test_the_older_trees_are_walked_each_by_its_own_path(tmp_path, own):
     assert cgroups.cpu_quota(root) == 3
 
 
-@pytest.mark.parametrize(
-    "lines", [("0::/system.slice/docker-1a2b.scope",), ("0::/../other",), ("5:memory:/docker/1a2b", "2:cpu:/docker/1a2b"), (), ("junk",)]
-)
+@pytest.mark.parametrize("lines", [("0::/system.slice/docker-1a2b.scope",), ("0::/../other",), ("5:memory:/docker/1a2b", "2:cpu:/docker/1a2b"), (), ("junk",)])
 def test_where_one_s_own_path_is_not_to_be_seen_the_root_s_files_count(tmp_path, own, lines):
     own(*lines)
     root = tmp_path / "cgroup"

@@ -21,12 +21,13 @@ from inference.cpu.compiling import compiler
 from inference.cuda.decoder import OLDEST_CAPABILITY
 from inference.cuda.device_code import DeviceCode
 from inference.errors import InferenceError
-from inference.fast import WAYS, FastWays
+from inference.fast import WAYS, FastWays, first_line
 from inference.lane.probe import cuda_reason, environment, probe, versions
-from inference.models import fits, loading
+from inference.models import fits, loading, was_four_bit
 from inference.models.skeleton import skeleton
 from inference.settings import Settings, from_env
 from inference.sources import shapes
+from inference.sources.at_hand import at_hand
 from inference.sources.headers import Stored
 from inference.units import size
 
@@ -41,6 +42,7 @@ def report(settings: Settings) -> tuple[list[str], bool]:
         lines += _ways(lane.lane, settings) if lane.available else []
     compact = "compact" in settings.fast
     lines += ["", "Models that fit", *_fits([lane.lane for lane in found if lane.available], compact)]
+    lines += _model(settings)
     lines += ["", "Cache", *_cache(cache.of(settings))]
     return lines, all(lane.available for lane in found)
 
@@ -106,6 +108,16 @@ def _fits(lanes: list[str], compact: bool) -> list[str]:
             have = loading.free_bytes(lane)
             lines.append(f"  {name} on {lane}: {'fits' if need <= have else 'does not fit'}, needs about {size(need)} of {size(have)} free")
     return lines
+
+
+def _model(settings: Settings) -> list[str]:
+    """What the values of the settings' model tell, where it is at hand and they tell something."""
+    try:
+        here = at_hand(settings.model_id, settings)
+        told = was_four_bit.found(here.folder) if here else None
+    except (InferenceError, OSError, ValueError) as error:
+        return ["", "Model", f"  {settings.model_id}: {first_line(error)}"]
+    return ["", "Model", f"  {settings.model_id}: {told.words}"] if told else []
 
 
 def _cache(place: Cache) -> list[str]:

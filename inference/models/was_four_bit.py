@@ -18,11 +18,12 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from inference.sources import default_model
-from inference.sources.at_hand import weights_files
+from inference.sources.files import weights_files
 
 MOST_VALUES = 16
 BLOCKS = (64, 32)  # in storage order, so along a row; what holds for 64 holds for 32
 AT_A_LOAD = 2**25  # bytes looked at while a lane loads: a tenth of a second, whatever the model's size, and half a million blocks
+IN_ALL = 2**30  # the same where nobody waits for a lane: a few seconds
 PIECE = 2**16  # values read at once
 SAMPLES, SAMPLE = 8, 128  # places in a matrix, and values at each
 WORDS: dict[str, np.dtype[Any]] = {"BF16": np.dtype(np.uint16), "F16": np.dtype(np.uint16), "F32": np.dtype(np.uint32)}
@@ -81,7 +82,7 @@ class _Matrix(NamedTuple):
         return np.concatenate([self.read(int(place), SAMPLE) for place in places])
 
 
-def found(folder: Path, most_bytes: int | None = None) -> Found | None:
+def found(folder: Path, most_bytes: int = IN_ALL) -> Found | None:
     """What the checkpoint's values tell, None where they are ordinary; where they are more than `most_bytes`, an even share of them is read.
 
     Raises OSError or ValueError for files that can't be read.
@@ -90,7 +91,7 @@ def found(folder: Path, most_bytes: int | None = None) -> Found | None:
         files = [opened.enter_context(file.open("rb")) for file in weights_files(folder) if file.suffix == ".safetensors"]
         can_tell, blocks = _screened(files)
         most = {matrix: _most_values(matrix.sample(), block) for matrix, block in blocks.items()}
-        every = max(1, math.ceil(_bytes(blocks) / most_bytes)) if most_bytes else 1
+        every = max(1, math.ceil(_bytes(blocks) / most_bytes))
         pieces = [(matrix, first) for matrix in blocks for first in range(0, matrix.values, PIECE)]
         for matrix, first in pieces[::every]:
             if most[matrix] <= MOST_VALUES:

@@ -1,9 +1,12 @@
-"""What doctor says of the cache: each entry with its size, the limit, where it is, and how to empty it."""
+"""What doctor says of the cache (each entry with its size, the limit, where it is, how to empty it) and of a model's values."""
 
 from pathlib import Path
 
 from inference.cache.cache import Cache
 from inference.lane import doctor
+from inference.settings import Settings
+from tests.support.four_bit import dequantized
+from tests.support.tiny import make_checkpoint
 
 
 def entry(place, kind, name, bytes_):
@@ -48,3 +51,12 @@ def test_what_a_lane_uses_is_kept_and_said(tmp_path):
     used = entry(place, "models", "used", 10)
     used.use()
     assert doctor.emptied(place)[1:] == ["  kept, in use by a lane or not to be removed: used"] and Path(used.path).exists()
+
+
+def test_values_out_of_a_4_bit_file_are_told_of_a_model_that_is_at_hand(tmp_path):
+    def said(folder):
+        return doctor._model(Settings(model_id=str(folder), cache_dir=str(tmp_path / "cache")))
+
+    assert "came out of a 4-bit file: 14 of 15 matrices" in said(dequantized(tmp_path / "four"))[-1]
+    assert said(make_checkpoint(tmp_path / "full", "llama")) == []
+    assert "There is no folder" in said(tmp_path / "none")[-1]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from bitsandbytes.functional import dequantize_4bit, quantize_4bit
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from inference.cache import manifest
 from inference.models import was_four_bit
 from inference.models.was_four_bit import Found, found
 from inference.sources import default_model
+from tests.support.four_bit import by_nf4, dequantized
 from tests.support.real import loaded_lane
 from tests.support.tiny import make_checkpoint
 
@@ -23,12 +23,6 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 def values(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * 0.05
-
-
-def by_nf4(weight: torch.Tensor) -> torch.Tensor:
-    """As bitsandbytes stores a matrix: blocks of 64 over all of its values, whatever its rows are."""
-    row = weight.reshape(1, -1)  # given back as rows on a CPU, it takes each row's blocks for whole ones
-    return dequantize_4bit(*quantize_4bit(row, quant_type="nf4", blocksize=64)).reshape(weight.shape)
 
 
 def by_q4_1(weight: torch.Tensor) -> torch.Tensor:
@@ -139,15 +133,6 @@ def test_only_the_files_that_the_model_is_read_from_count(tmp_path):
     (folder / "model.safetensors").rename(folder / "one.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "one.safetensors", "b": "other.safetensors"}}))
     assert (told := found(folder)) and (told.matrices, told.of) == (1, 2)
-
-
-def dequantized(folder: Path) -> Path:
-    """The tiny checkpoint, its layers as they come out of a 4-bit file."""
-    make_checkpoint(folder, "llama")
-    tensors = load_file(folder / "model.safetensors")
-    layers = {name: by_nf4(tensor.float()).bfloat16() if "proj" in name else tensor for name, tensor in tensors.items()}
-    save_file(layers, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
 
 
 @pytest.mark.parametrize("lane", ["cpu:fp32", "cpu:nf4"])
