@@ -20,7 +20,8 @@ from inference.events import LaneFacts
 from inference.models.exact import computes_in_fp32, dtype_name, storage_label
 from inference.models.private import is_four_bit
 from inference.models.values import Values
-from inference.sources.at_hand import Checkpoint, weights_files
+from inference.sources.at_hand import Checkpoint
+from inference.sources.files import weights_files
 from inference.sources.headers import Stored, tensors_of
 
 CONTEXT = 2048

@@ -132,6 +132,7 @@ def no_base(adapter: Adapter, error: InferenceError) -> InferenceError:
 
 def merged(adapter: Adapter, base: Path, base_revision: str | None, cache: Cache) -> made.Made:
     """Where the adapter merged into the base in folder `base` is kept, there or not."""
-    own = {file.name: manifest.digest(file) for pattern in (*files.TEXTS, WEIGHTS) for file in sorted(adapter.folder.glob(pattern))}
+    names = sorted(files.beside_weights([file.name for file in adapter.folder.iterdir()]))
+    own = {name: manifest.digest(adapter.folder / name) for name in (*names, WEIGHTS)}
     key = [FORMAT, own, adapter.base, base_revision, files.identity(base), importlib.metadata.version("peft")]
     return made.place(cache, "merged", adapter.id, [str(adapter.folder.resolve()), adapter.base], key)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import InferenceError
-from inference.sources.at_hand import weights_files
+from inference.sources.files import weights_files
 from inference.units import size
 
 LARGEST_HEADER = 100 * 10**6  # the format's own limit

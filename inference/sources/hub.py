@@ -93,16 +93,16 @@ def weights(found: Listing) -> list[str]:
     return named
 
 
-def tensors(found: Listing, files: list[str]) -> list[Stored]:
-    """Every tensor in these safetensors files, read off their first bytes."""
-    stored: list[Stored] = []
+def tensors(found: Listing, files: list[str]) -> dict[str, Stored]:
+    """Every tensor in these safetensors files by name, read off their first bytes."""
+    stored: dict[str, Stored] = {}
     with _faults_told(found.name, None):
         for file in files:
             try:
                 header = HfApi().parse_safetensors_file_metadata(found.name, file, revision=found.commit, timeout=_time_out())
             except SafetensorsParsingError:
                 raise Refused(f"{found.name}: {file} is no safetensors file. Ask its authors to upload it again, or set MODEL_ID to another model.") from None
-            stored += [Stored(name, tuple(tensor.shape), tensor.dtype) for name, tensor in header.tensors.items()]
+            stored |= {name: Stored(tuple(tensor.shape), tensor.dtype) for name, tensor in header.tensors.items()}
     return stored
 
 

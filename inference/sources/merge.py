@@ -30,8 +30,8 @@ from inference.errors import InferenceError
 from inference.events import Loading, Report
 from inference.fast import first_line
 from inference.sources import files, made
-from inference.sources.adapter import Adapter
-from inference.sources.headers import tensors_of
+from inference.sources.adapter import WEIGHTS, Adapter
+from inference.sources.headers import tensors_in, tensors_of
 
 log = logging.getLogger(__name__)
 NAME = "default"
@@ -68,7 +68,7 @@ def merge(adapter: Adapter, base: Path, place: made.Made, report: Report) -> Non
     needed = _bytes(base, adapter)
     machine.check_fits(f"Merging {adapter.id} into {adapter.base}", needed, machine.ram_available_bytes(), "Merge it where there is more memory (RAM).")
     report(Loading("reading the adapter's base"))
-    kept = {tensor.name: DTYPES[tensor.dtype] for tensor in tensors_of(base) if tensor.dtype in DTYPES}
+    kept = {name: DTYPES[tensor.dtype] for name, tensor in tensors_of(base).items() if tensor.dtype in DTYPES}
     tuned = _put_on(adapter, _read_base(adapter, base, set(kept.values())))
     rounding = _Rounding()
     merged = _merged(adapter, tuned, rounding, report)
@@ -151,7 +151,7 @@ def _name_of(model: nn.Module, module: nn.Module | None) -> str:
 def _rows(adapter: Adapter, name: str) -> int:
     """How many rows the adapter's own copy of the embedding called `name` has; 0 where it brings none."""
     part = f".{name.rpartition('.')[2]}."
-    own = [tensor for tensor in tensors_of(adapter.folder) if part in tensor.name and tensor.name.endswith(".weight") and "lora_" not in tensor.name]
+    own = [tensor for key, tensor in tensors_in(adapter.folder / WEIGHTS).items() if part in key and key.endswith(".weight") and "lora_" not in key]
     return max((tensor.shape[0] for tensor in own), default=0)
 
 
