@@ -91,7 +91,7 @@ class LaneFacts:
     """What a loaded lane is, read off the loaded model and not off the settings.
 
     `held`: the bytes at rest by dtype; `not_quantized`: what of a 4-bit lane is not in 4 bits, with its share of them; `files`: the names of
-    those that were read. `fast_used`: our own faster ways in use (`fast.WAYS`); `fast_why_not`: of each other one that is for this lane, why not.
+    those that were read. `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one. `fast_used`: our own faster ways in use (`fast.WAYS`); `fast_why_not`: of each other one that is for this lane, why not.
     """
 
     model_id: str
@@ -117,6 +117,9 @@ class LaneFacts:
     held: dict[str, int] = field(default_factory=dict)
     not_quantized: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    tokenizer: str = "AutoTokenizer"
+    end_ids: tuple[int, ...] = ()
+    hidden_ids: tuple[int, ...] = ()
     fast_used: tuple[str, ...] = ()
     fast_why_not: dict[str, str] = field(default_factory=dict)
 
@@ -170,13 +173,17 @@ class Queued:
 
 @dataclass(frozen=True)
 class Prefill:
-    """The run begins: the prompt's token ids, the prompt format really used, and the path that it will decode by."""
+    """The run begins: the prompt's token ids, the prompt format really used, and the path that it will decode by.
+
+    `ordinary`: the ids are those that the tokenizer's own call gives, as in plain code.
+    """
 
     run_id: str
     prompt_ids: tuple[int, ...]
     format: str
     t_start: float
     path: str | None = None
+    ordinary: bool = True
 
 
 @dataclass(frozen=True)

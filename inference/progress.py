@@ -26,6 +26,7 @@ class Progress:
     position: int = 0
     loading: Loading | None = None
     prompt_ids: tuple[int, ...] = ()
+    ordinary: bool = True  # whether the tokenizer's own call gives these ids
     format: str | None = None
     path: str | None = None  # what it decodes by, known from the prefill on
     t_start: float | None = None
@@ -69,7 +70,8 @@ class Progress:
             case Loading():
                 return replace(self._enter("loading", now), loading=event, position=0)
             case Prefill():
-                return replace(self._enter("prefill", now), prompt_ids=event.prompt_ids, format=event.format, path=event.path, t_start=event.t_start)
+                began = replace(self._enter("prefill", now), prompt_ids=event.prompt_ids, ordinary=event.ordinary)
+                return replace(began, format=event.format, path=event.path, t_start=event.t_start)
             case Text():
                 first = event.t_s if event.n == 1 and self.t_first_s is None else self.t_first_s
                 decoding = self._enter("decode", now)

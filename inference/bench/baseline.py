@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from inference.decode.decoder import ShouldStop
@@ -70,7 +70,7 @@ class BaselineLane:
         facts, read_s = self.way.load(self.source, report)
         spans = {"import": self._import_s, "read": read_s}
         figures = LoadFigures(sum(spans.values()), spans, peak_ram_bytes=self.ram.peak(), peak_vram=vram.held(self.device))
-        self._loaded = Loaded(replace(facts, has_chat_template=bool(self.source.tokenizer.chat_template)), figures)
+        self._loaded = Loaded(self.source.complete(facts, self.model), figures)
         return self._loaded
 
     def now(self) -> Loaded:
@@ -90,8 +90,8 @@ class BaselineLane:
 
     def generate(self, run_id: str, request: Request, should_stop: ShouldStop) -> Iterator[Prefill | Text | Done]:
         """The whole answer at once, with the stamps that the way took."""
-        prompt_ids, used = self.source.encode(request)
-        yield Prefill(run_id, tuple(prompt_ids), used, time.perf_counter(), self.way.path)
+        prompt_ids, used, ordinary = self.source.encode(request)
+        yield Prefill(run_id, tuple(prompt_ids), used, time.perf_counter(), self.way.path, ordinary)
         watch = Stopwatch()
         vram.synchronize(self.device)
         t_start = watch.start()

@@ -134,6 +134,7 @@ def _result(plain: Side, ours: Side, request: Request) -> dict[str, Any]:
         "tokens_equal": equal,
         "fork": None if left.token_ids == right.token_ids else fork(plain, ours, request, left.token_ids, right.token_ids),
         "distinct_tokens": len(set(left.token_ids)),
+        "note": plain.facts.note,
         "peers": {},
     }
 

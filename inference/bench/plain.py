@@ -1,7 +1,8 @@
 """The plain way to hold our lanes against: the snippets' `generate`, brought up to today's API.
 
 `generate(do_sample=False)` on the same quantization config, dtypes and device map as our lane, with torch's default threads, stamped
-by a bare streamer; or, as a peer, over transformers' static cache, compiled.
+by a bare streamer; or, as a peer, over transformers' static cache, compiled. Its cache is on and the checkpoint's own generation settings
+are left out, as in our lanes: both give the likeliest token each time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, LogitsProcessor, LogitsProcessorList, PreTrainedModel
+from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 from transformers.generation.streamers import BaseStreamer
 
 from inference.bench.baseline import Answer
@@ -38,7 +39,7 @@ class Generate:
             private.compile_also_quantized(model)
         vram.synchronize(model.device.type)
         read_s = time.perf_counter() - began
-        self.model, self._end_ids = model, source.end_ids(model)
+        self.model = model
         return loading.describe(model, source.checkpoint, self._lane, torch.get_num_threads()), read_s
 
     def answer(self, source: Source, request: Request, prompt_ids: list[int], watch: Stopwatch) -> Answer:
@@ -47,16 +48,18 @@ class Generate:
         ids = torch.tensor([prompt_ids], device=self.model.device)
         forced = _Forced(request, len(prompt_ids)) if isinstance(request, ForcedRequest) else None
         stamps = _Stamps(watch)
-        self.model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=request.max_new_tokens, do_sample=False, streamer=stamps,
-            eos_token_id=None if forced else sorted(self._end_ids), pad_token_id=0,
-            logits_processor=LogitsProcessorList([forced] if forced else []), **self._options,
+        settings = GenerationConfig(
+            max_new_tokens=request.max_new_tokens, do_sample=False, use_cache=True, pad_token_id=0,
+            eos_token_id=None if forced else sorted(source.end_ids), **self._options,
         )  # fmt: skip
+        self.model.generation_config = settings  # what one of ours leaves open, generate takes from there
+        processors = LogitsProcessorList([forced] if forced else [])
+        self.model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings, streamer=stamps, logits_processor=processors)
         if forced:
             forced.save()
         token_ids = tuple(stamps.ids)
-        reason = "stop" if token_ids[-1] in self._end_ids else "length"
-        return Answer(source.tokenizer.decode(token_ids, skip_special_tokens=True), token_ids, reason)
+        reason = "stop" if token_ids[-1] in source.end_ids else "length"
+        return Answer(source.shown(token_ids), token_ids, reason)
 
 
 class _Stamps(BaseStreamer):

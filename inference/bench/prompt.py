@@ -27,11 +27,10 @@ def prompt_of(tokens: int, settings: Settings) -> str:
 
 def make(tokens: int, settings: Settings) -> str:
     """The same, in this process."""
-    from transformers import AutoTokenizer
-
+    from inference.lane import tokens as lane_tokens
     from inference.sources import checkpoints
 
-    tokenizer = AutoTokenizer.from_pretrained(checkpoints.find(settings.model_id, settings, lambda _: None).folder)
+    tokenizer, _ = lane_tokens.read(checkpoints.find(settings.model_id, settings, lambda _: None).folder)
     words = (WORDS * (tokens // 8 + 1)).split()
     count = bisect.bisect_left(range(len(words) + 1), tokens, key=lambda n: len(tokenizer(" ".join(words[:n]))["input_ids"]))
     text = " ".join(words[:count])

@@ -37,7 +37,13 @@ def _check(lane: str, found: dict[str, Any]) -> str:
         tokens = f"the tokens part at {fork['index'] + 1}, {kind} (margin {fork['margin']:.3g}, largest logit difference {fork['max_logit_diff']:.3g})"
     share = found.get("bandwidth_share")
     memory = f"; decode reads its weights at {share:.0%} of the {found['read_bandwidth'] / 1e9:.1f} GB/s that this memory gives" if share else ""
-    return f"{lane}: ours / plain: {ratios}; {tokens}; {found['distinct_tokens']} distinct tokens{memory}{_logits(found.get('logits'))}"
+    return (
+        f"{lane}: ours / plain: {ratios}; {tokens}; {found['distinct_tokens']} distinct tokens{memory}{_logits(found.get('logits'))}{_note(found.get('note'))}"
+    )
+
+
+def _note(note: str | None) -> str:
+    return f"\n{note[:1].upper()}{note[1:]}." if note else ""
 
 
 def _logits(found: dict[str, Any] | None) -> str:

@@ -46,7 +46,6 @@ class Lane:
         self._forget()
         self.facts: LaneFacts | None = None
         self._kernel = ""
-        self.end_ids: frozenset[int] = frozenset()
         self._figures = LoadFigures(0.0)
         self._import_s = import_s
         self._runs = 0
@@ -60,6 +59,11 @@ class Lane:
         self._copy: quantized_copy.Writer | None = None
 
     # ---- load
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Every id that ends an answer."""
+        return self.source.end_ids
 
     @property
     def loaded(self) -> bool:
@@ -90,8 +94,7 @@ class Lane:
         vram.begin(self.device)
         self.model = self.source.load_sound(lambda checkpoint: self._read(checkpoint, report), report)
         kernel = install.use_kernels(self.model, self.name, self.settings.cache_path() / "kernels", self.ways, report) if self.device == "cpu" else None
-        facts = loading.describe(self.model, self.source.checkpoint, self.name, self.threads)
-        self.end_ids = self.source.end_ids(self.model)
+        facts = self.source.complete(loading.describe(self.model, self.source.checkpoint, self.name, self.threads), self.model)
         clock.end("quantize" if facts.quantization else "read")
         facts = replace(facts, note=was_four_bit.note(self.source.checkpoint.folder, facts.note))
         clock.end("values")
@@ -102,7 +105,7 @@ class Lane:
         machine.give_back_freed()
         clock.end("fast path")
         self._figures = LoadFigures(sum(spans.values()), spans, peak_ram_bytes=self.ram.peak(), peak_vram=vram.held(self.device))
-        self.facts = replace(facts, has_chat_template=bool(self.source.tokenizer.chat_template))
+        self.facts = facts
         self._kernel = kernel or facts.kernel
 
     def _read(self, checkpoint: Checkpoint, report: Report) -> PreTrainedModel:
@@ -116,7 +119,7 @@ class Lane:
         return model
 
     def _warm_up(self, model: PreTrainedModel, decoder: Decoder) -> None:
-        ids = self.source.encode(Request("Hello", max_new_tokens=WARM_UP_TOKENS))[0]
+        ids = self.source.warm_up_ids(WARM_UP_TOKENS)
         with torch.inference_mode():
             logits = model(input_ids=torch.tensor([ids], device=model.device), logits_to_keep=1).logits
         if not torch.isfinite(logits).all():
@@ -157,11 +160,11 @@ class Lane:
 
     def generate(self, run_id: str, request: Request, should_stop: ShouldStop) -> Iterator[Prefill | Text | Done]:
         """Answer one request on the loaded model; the last event is Done, or InferenceError is raised."""
-        prompt_ids, used = self.source.encode(request)
+        prompt_ids, used, ordinary = self.source.encode(request)
         run = _Answer(self, request, prompt_ids, should_stop)
         vram.begin_run(self.device)
-        yield Prefill(run_id, tuple(prompt_ids), used, time.perf_counter(), run.decoder.path)
-        watch, stream, ids, reason = Stopwatch(), TextStream(self.source.tokenizer), list[int](), "length"
+        yield Prefill(run_id, tuple(prompt_ids), used, time.perf_counter(), run.decoder.path, ordinary)
+        watch, stream, ids, reason = Stopwatch(), TextStream(self.source.tokenizer, self.source.hidden_ids), list[int](), "length"
         vram.synchronize(self.device)
         t_start = watch.start()
         with self.paths.still():
@@ -173,7 +176,7 @@ class Lane:
                     continue
                 t_s = watch.token()
                 ids.append(token)
-                if token in self.end_ids:
+                if token in self.source.end_ids:
                     reason = "stop"
                     break
                 yield Text(run_id, stream.add(token), len(ids), t_s)

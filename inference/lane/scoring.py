@@ -43,7 +43,8 @@ def score(
     """Score on a loaded lane; raises InferenceError for ids that don't fit, logits that are not finite, another vocabulary."""
     tokenizer = source.tokenizer
     if request.text:
-        ids = tokenizer(request.text, add_special_tokens=False, verbose=False)["input_ids"]
+        ids = source.encoder.plain_text(request.text)
+        source.check_rows(ids)
         return Scored(run_id, tuple(ids), start_mark=tokenizer.bos_token_id)
     if model is None:
         raise InferenceError(f"{lane} is answered by another program here, which can't score. Use another lane.")
@@ -56,7 +57,7 @@ def score(
         _check_finite(logits, lane, start)
         vocabulary = logits.shape[-1]
         _reduce(logits, request, start, columns)
-    texts = Pieces(tokenizer)
+    texts = Pieces(tokenizer, source.hidden_ids)
     scored = request.ids[request.first : request.last]
     return Scored(
         run_id, scored, tuple(columns.nll), tuple(columns.best), tuple(columns.top_ids), tuple(columns.top_logprobs), tuple(columns.kld), vocabulary, len(request.ids),
@@ -156,14 +157,14 @@ def _check_room(file: Path, need: int) -> None:
 class Pieces:
     """Texts of ids, for showing."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._tokenizer = tokenizer
-        self._special = set(tokenizer.all_special_ids)
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, hidden: frozenset[int]) -> None:
+        """`hidden`: ids that are no text of an answer; they are shown by their names all the same."""
+        self._tokenizer, self._hidden = tokenizer, hidden
 
     def stream(self, ids: tuple[int, ...]) -> tuple[str, ...]:
-        """What each id adds to the text; empty while a character is incomplete; a special token's own name."""
-        stream = TextStream(self._tokenizer)
-        pieces = [self._tokenizer.decode([token]) if token in self._special else stream.add(token) for token in ids]
+        """What each id adds to the text; empty while a character is incomplete; a hidden mark's own name."""
+        stream = TextStream(self._tokenizer, self._hidden)
+        pieces = [self._tokenizer.decode([token]) if token in self._hidden else stream.add(token) for token in ids]
         rest = stream.finish()
         if rest and pieces:
             pieces[-1] += rest

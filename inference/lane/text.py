@@ -1,36 +1,122 @@
 """Prompt -> token ids, and token ids -> text as they come. Knows the tokenizer and no model.
 
-Text is decoded with context and only an incomplete tail is held back, so that emoji, Korean, indentation and
-trailing spaces arrive whole; the pieces together are exactly the one-shot decoding.
+What a person types is text: in a chat the only marks are the template's own. Raw is the expert's format, in which marks are marks, the start
+mark once. Text is decoded with context and only an incomplete tail is held back, so that emoji, Korean, indentation and trailing spaces
+arrive whole; the pieces together are exactly the one-shot decoding.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from jinja2.exceptions import TemplateError
+import tokenizers
 from transformers import PreTrainedTokenizerBase
 
 from inference.errors import InferenceError
 from inference.events import Request
+from inference.lane import template
+from inference.lane.tokens import special_ids
 
-TURN_ENDS = ("<|im_end|>", "<end_of_turn>", "<turn|>", "<|eot_id|>", "<|end|>", "<|eom_id|>", "<|endoftext|>", "</s>")
 LONGEST_TAIL = 3  # characters that an unfinished one can show as
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, request: Request) -> tuple[list[int], str]:
-    """The prompt's ids and the format really used; raw where the tokenizer has no chat template."""
-    if request.format == "raw" or not tokenizer.chat_template:
-        text = f"{request.system}\n{request.prompt}" if request.system else request.prompt
-        return list(tokenizer(text)["input_ids"]), "raw"
-    messages = [{"role": "user", "content": request.prompt}]
-    if request.system:
-        messages.insert(0, {"role": "system", "content": request.system})
-    try:
-        encoded = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=True)
-    except TemplateError as error:
-        raise InferenceError(f"This model's chat template refused the prompt ({error}). Leave the system prompt empty, or use the raw format.") from error
-    return list(encoded["input_ids"]), "chat"
+class Prompt(NamedTuple):
+    """A request's ids and the format really used; `ordinary`: the ids are those that plain code's usual call gives."""
+
+    ids: list[int]
+    format: str
+    ordinary: bool
+
+
+class Encoder:
+    """Turns requests into ids with one tokenizer."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self.turn_marks = template.turn_marks(tokenizer)
+        self._marks = special_ids(tokenizer) | self.turn_marks
+        self._without = functools.lru_cache(maxsize=2)(self._make_without)
+
+    def encode(self, request: Request) -> Prompt:
+        """The prompt's ids; raw where the tokenizer has no chat template. Raises InferenceError where the template or a mark stands in the way."""
+        if request.format == "raw" or not self._tokenizer.chat_template:
+            text = f"{request.system}\n{request.prompt}" if request.system else request.prompt
+            return self._raw(text)
+        return self._chat(request)
+
+    def plain_text(self, text: str) -> list[int]:
+        """The ids of a text to be scored: marks are marks, and no start mark stands before it."""
+        ids = self._raw(text).ids
+        return ids[1:] if ids[:1] == [self._tokenizer.bos_token_id] else ids
+
+    def _chat(self, request: Request) -> Prompt:
+        written = template.write(self._tokenizer, request)
+        ids, meant = self._ids(written.text), self._marks_of(self._ids(written.outline))
+        if self._marks_of(ids) == meant:
+            return Prompt(ids, "chat", not written.in_parts)
+        if written.pieces is None:
+            typed = [mark for mark in self._names(self._marks) if mark in request.prompt + request.system]
+            if not typed:  # the template itself sets other marks for this text
+                return Prompt(ids, "chat", not written.in_parts)
+            raise InferenceError(f"The prompt holds the mark {typed[0]}, and this model's chat template changes the text around it. Take the mark out.")
+        ids = self._as_text(written.pieces, self._marks)
+        if self._marks_of(ids) != meant:
+            raise InferenceError("The prompt holds a mark that this tokenizer can't read as text. Take it out, or use the raw format.")
+        return Prompt(ids, "chat", False)
+
+    def _raw(self, text: str) -> Prompt:
+        plain = ids = list(self._tokenizer(text)["input_ids"])
+        start = self._tokenizer.bos_token_id
+        while start is not None and ids[:2] == [start, start]:
+            ids = ids[1:]
+        if start in ids[1:] and start not in self.turn_marks and start != self._tokenizer.eos_token_id:
+            ids = self._one_start(text, ids, start)
+        return Prompt(ids, "raw", ids == plain)
+
+    def _one_start(self, text: str, ids: list[int], start: int) -> list[int]:
+        """`ids` with the start marks that are typed further on read as text."""
+        mark = self._tokenizer.convert_ids_to_tokens(start)
+        typed = re.match(f"(?:{re.escape(mark)})*", text).group()  # type: ignore[union-attr]
+        first = [mark] if ids[0] == start and typed else []
+        inner = self._as_text(("".join(first), text[len(typed) :]), frozenset({start}))
+        end = ids[-1:] if ids[-1] == self._tokenizer.eos_token_id and inner[-1] != ids[-1] else []
+        return [*([start] if ids[0] == start and not first else []), *inner, *end]
+
+    def _as_text(self, pieces: Sequence[str], marks: frozenset[int]) -> list[int]:
+        """The ids of all pieces as one text, in which `marks` are marks in every other piece only, beginning with the first."""
+        tokenizer, stand_ins, ids = self._without(marks)
+        longest_first = "|".join(re.escape(mark) for mark in sorted(stand_ins, key=len, reverse=True))
+        own = [re.sub(longest_first, lambda found: stand_ins[found.group()], piece) for piece in pieces[::2]]
+        text = "".join(own[n // 2] if n % 2 == 0 else piece for n, piece in enumerate(pieces))
+        return [ids.get(token, token) for token in tokenizer.encode(text, add_special_tokens=False).ids]
+
+    def _make_without(self, marks: frozenset[int]) -> tuple[tokenizers.Tokenizer, dict[str, str], dict[int, int]]:
+        """The tokenizer with other names for `marks`, the name of each, and which ids of its are which of ours."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise InferenceError("The prompt holds a mark, and this model's tokenizer has no tokenizer.json by which it could be read as text. Take it out.")
+        rules = json.loads(backend.to_str()) | {"post_processor": None, "truncation": None, "padding": None}
+        names = self._names(marks)
+        stand_ins = dict(zip(names, (f"\ue000{secrets.token_hex(8)}\ue001" for _ in names), strict=True))
+        added = {token["content"]: token["id"] for token in rules["added_tokens"]}
+        for token in rules["added_tokens"]:
+            token["content"] = stand_ins.get(token["content"], token["content"])
+        other = tokenizers.Tokenizer.from_str(json.dumps(rules))
+        return other, stand_ins, {int(other.token_to_id(stand_ins.get(name, name)) or 0): token_id for name, token_id in added.items()}
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _marks_of(self, ids: Sequence[int]) -> list[int]:
+        return [token for token in ids if token in self._marks]
+
+    def _names(self, marks: frozenset[int]) -> list[str]:
+        return [token.content for token_id, token in self._tokenizer.added_tokens_decoder.items() if token_id in marks]
 
 
 def check_length(prompt_tokens: int, max_new_tokens: int, context_length: int) -> None:
@@ -43,23 +129,22 @@ def check_length(prompt_tokens: int, max_new_tokens: int, context_length: int) -
         )
 
 
-def end_ids(tokenizer: PreTrainedTokenizerBase, *configs: Any) -> frozenset[int]:
-    """Every id that ends an answer: the tokenizer's, the configs' and the turn-end marks in the vocabulary."""
-    found: set[int] = set()
-    for source in (tokenizer, *configs):
-        value = getattr(source, "eos_token_id", None)
-        found.update(value if isinstance(value, list | tuple) else [] if value is None else [value])
-    special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
-    vocabulary = tokenizer.get_added_vocab()
-    found.update(vocabulary[mark] for mark in TURN_ENDS if mark in vocabulary and vocabulary[mark] in special)
-    return frozenset(found)
+def check_rows(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], rows: int) -> None:
+    """Raise InferenceError for an id that the model's embedding has no row for."""
+    if beyond := [token for token in ids if token >= rows]:
+        name = tokenizer.convert_ids_to_tokens(beyond[0])
+        raise InferenceError(
+            f"The prompt holds the token {name} (id {beyond[0]}), and this model's embedding has {rows} rows: the tokenizer is larger than the model. "
+            "Leave the token out, or save the model again after resize_token_embeddings."
+        )
 
 
 class TextStream:
     """Turns ids into text piece by piece; `add` gives what became certain, `finish` the held-back rest."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, hidden: frozenset[int] = frozenset()) -> None:
+        """`hidden`: ids that are no text (`tokens.hidden_ids`); any other mark is text, as its name."""
+        self._tokenizer, self._hidden = tokenizer, hidden
         self._ids: list[int] = []
         self._window, self._whole = 0, 0  # where the ids still decoded begin, and up to where they were whole
         self._sent = 0  # characters of the window's text that are out
@@ -67,6 +152,8 @@ class TextStream:
 
     def add(self, token_id: int) -> str:
         """The text that this id completes; empty while a character is incomplete."""
+        if token_id in self._hidden:
+            return ""
         self._ids.append(token_id)
         now = self._decode(self._ids[self._window :])
         tail = min(LONGEST_TAIL, len(now) - len(now.rstrip("\ufffd")))
@@ -78,6 +165,10 @@ class TextStream:
             self._sent = len(self._decode(self._ids[self._window :]))
         return delta
 
+    def whole(self, ids: Sequence[int]) -> str:
+        """The text of `ids` at once, whatever was added before."""
+        return self._decode([token for token in ids if token not in self._hidden])
+
     def finish(self) -> str:
         """The rest, so that everything together is the one-shot decoding."""
         whole = self._decode(self._ids)
@@ -86,4 +177,4 @@ class TextStream:
         return delta
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))

@@ -71,7 +71,7 @@ def _run(run: Progress) -> RunRecord:
     done = run.done or Done("", "failed", run.text, (), len(run.prompt_ids), Timings())
     timings = run.timings
     return RunRecord(
-        text=run.text, token_ids=done.token_ids, prompt_tokens=done.prompt_tokens or len(run.prompt_ids) or None, new_tokens=run.n,
+        text=run.text, token_ids=done.token_ids, prompt_ids=None if run.ordinary else run.prompt_ids, prompt_tokens=done.prompt_tokens or len(run.prompt_ids) or None, new_tokens=run.n,
         finish_reason="failed" if run.fault else done.finish_reason, error=what_happened(run.fault),
         queue_s=done.queue_s, turn_wait_s=done.turn_wait_s, load_wait_s=done.load_wait_s,
         ttft_s=timings.ttft_s, prefill_tps=timings.prefill_tps, decode_tps=timings.decode_tps, tpot_s=timings.tpot_s, total_s=timings.total_s,

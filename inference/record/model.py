@@ -67,12 +67,14 @@ class Environment:
 class RunRecord:
     """One run of a lane. `finish_reason` is stop, length, stopped or failed; a run without readable text has failed.
 
+    `prompt_ids` stands only where the tokenizer's own call would give others (a mark typed as text, a template that wants parts).
     A run that was stopped or failed keeps the figures of the tokens that came. `path_reason` says why it was not decoded by the
     lane's faster path, where there is one.
     """
 
     text: str
     token_ids: tuple[int, ...]
+    prompt_ids: tuple[int, ...] | None
     prompt_tokens: int | None
     new_tokens: int
     finish_reason: str
@@ -129,6 +131,7 @@ def over(values: Iterable[float | None], way: Callable[[Sequence[float]], float]
 class LaneRecord:
     """One lane of a comparison: what it is, its last load (whoever caused it), its runs, and their figures (of `n` counted runs).
 
+    `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one.
     `fast_used`: our own faster ways in use; `fast_why_not`: of each other one that is for this lane, why not.
     """
 
@@ -137,6 +140,9 @@ class LaneRecord:
     model_id: str | None
     revision: str | None
     note: str | None
+    tokenizer: str | None
+    end_ids: tuple[int, ...] | None
+    hidden_ids: tuple[int, ...] | None
     device: str | None
     precision: str | None
     storage_dtype: str | None

@@ -9,7 +9,7 @@ import shlex
 
 from inference import fast
 from inference.lanes import DTYPES
-from inference.record.model import LaneRecord, Record
+from inference.record.model import LaneRecord, Record, RequestRecord
 from inference.record.verdict import REFERENCE
 
 
@@ -45,9 +45,33 @@ def _literal(text: str) -> str:
 
 
 def script(record: Record, lane: LaneRecord) -> str:
-    """A whole program for one lane: load, ask, print. It decodes the plain way."""
-    request = record.request
-    quantized = ", BitsAndBytesConfig" if lane.quantization else ""
+    """A whole program for one lane: load, ask, print. It decodes the plain way and prints the text that the lane shows of these ids."""
+    tokenizer = lane.tokenizer or "AutoTokenizer"
+    names = ["AutoModelForCausalLM", tokenizer, *(["BitsAndBytesConfig"] if lane.quantization else []), "GenerationConfig"]
+    return "\n".join(
+        [
+            *([f"# {lane.note}"] if lane.note else []),
+            "import torch",
+            f"from transformers import {', '.join(names)}",
+            "",
+            f"tokenizer = {tokenizer}.from_pretrained({_source(lane)})",
+            f"model = {load_call(lane)}",
+            *_inputs(record.request, lane),
+            f"settings = GenerationConfig(max_new_tokens={record.request.max_new_tokens}, do_sample=False, eos_token_id={list(lane.end_ids) if lane.end_ids else None}, pad_token_id=0)",
+            "model.generation_config = settings  # the checkpoint's own settings are left out",
+            "output = model.generate(**inputs, generation_config=settings)",
+            f"marks = {list(lane.hidden_ids or ())}  # of the beginning, the end and the turns",
+            'answer = [token for token in output[0, inputs["input_ids"].shape[1]:].tolist() if token not in marks]',
+            "print(tokenizer.decode(answer, clean_up_tokenization_spaces=False))",
+        ]
+    )
+
+
+def _inputs(request: RequestRecord, lane: LaneRecord) -> list[str]:
+    """The lines that make `inputs`: by the tokenizer's own call where that gives the run's ids, else the ids themselves."""
+    if lane.shown_run and lane.shown_run.prompt_ids:
+        ids = f"torch.tensor([{list(lane.shown_run.prompt_ids)}], device=model.device)"
+        return [f"ids = {ids}  # read otherwise than by the tokenizer's own call", 'inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}']
     if request.format == "chat":
         system = f'{{"role": "system", "content": {request.system!r}}}, ' if request.system else ""
         messages = f'[{system}{{"role": "user", "content": {request.prompt!r}}}]'
@@ -55,19 +79,7 @@ def script(record: Record, lane: LaneRecord) -> str:
     else:
         text = f"{request.system}\n{request.prompt}" if request.system else request.prompt
         ids = f'tokenizer({text!r}, return_tensors="pt")'
-    return "\n".join(
-        [
-            *([f"# {lane.note}"] if lane.note else []),
-            "import torch",
-            f"from transformers import AutoModelForCausalLM, AutoTokenizer{quantized}",
-            "",
-            f"tokenizer = AutoTokenizer.from_pretrained({_source(lane)})",
-            f"model = {load_call(lane)}",
-            f"inputs = {ids}.to(model.device)",
-            f"output = model.generate(**inputs, max_new_tokens={request.max_new_tokens}, do_sample=False)",
-            'print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))',
-        ]
-    )
+    return [f"inputs = {ids}.to(model.device)"]
 
 
 def command(record: Record) -> str:

@@ -42,9 +42,11 @@ def titles(record: Record) -> list[str]:
 
 
 def table_rows(record: Record) -> list[Row]:
-    """All rows of the table; what went wrong has one only where something did."""
+    """All rows of the table; what went wrong and what must be said of the model have one only where there is such a thing."""
     failed = any(run.error for lane in record.lanes.values() for run in lane.runs)
-    rows = [(title, cell) for title, cell in _ROWS if failed or cell is not _error]
+    noted = any(lane.note for lane in record.lanes.values())
+    left_out = [cell for cell, there in ((_error, failed), (_note, noted)) if not there]
+    rows = [(title, cell) for title, cell in _ROWS if cell not in left_out]
     return [Row(title, tuple(cell(record, lane) for lane in record.lanes.values())) for title, cell in rows]
 
 
@@ -148,6 +150,10 @@ def _error(record: Record, lane: LaneRecord) -> str:
     return "\n".join(dict.fromkeys(run.error for run in lane.runs if run.error)) or "none"
 
 
+def _note(record: Record, lane: LaneRecord) -> str:
+    return lane.note or "none"
+
+
 def _quality(record: Record, lane: LaneRecord) -> str:
     found = record.quality
     name = next(name for name, each in record.lanes.items() if each is lane)
@@ -199,6 +205,7 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
     ("Data type", _data_type),
     ("Device map", lambda record, lane: lane.device_map or UNKNOWN),
     ("Model size", _model_size),
+    ("To be said of it", _note),
     ("Startup time", _startup),
     ("Inference time", _inference),
     (FIRST_TOKEN.title, _spread(FIRST_TOKEN.key, FIRST_TOKEN.words)),

@@ -3,10 +3,13 @@
 import random
 
 import pytest
+from tokenizers import AddedToken
 
+from inference import ends
 from inference.errors import InferenceError
 from inference.events import Request
-from inference.lane.text import TextStream, check_length, encode, end_ids
+from inference.lane.text import Encoder, TextStream, check_length
+from inference.lane.tokens import end_ids, hidden_ids
 from tests.support.tiny import make_tokenizer
 
 TEXTS = [
@@ -19,8 +22,17 @@ def tokenizer():
     return make_tokenizer()
 
 
+def hidden(tokenizer):
+    return hidden_ids(tokenizer, end_ids(tokenizer), Encoder(tokenizer).turn_marks)
+
+
+def one_shot(tokenizer, ids):
+    """All that is not hidden, decoded at once."""
+    return tokenizer.decode([token for token in ids if token not in hidden(tokenizer)], clean_up_tokenization_spaces=False)
+
+
 def pieces(tokenizer, ids):
-    stream = TextStream(tokenizer)
+    stream = TextStream(tokenizer, hidden(tokenizer))
     parts = [stream.add(token) for token in ids]
     return [*parts, stream.finish()], stream
 
@@ -43,33 +55,55 @@ def test_a_genuine_replacement_character_does_not_stall_the_stream(tokenizer):
 def test_stopping_inside_an_emoji_gives_the_one_shot_text(tokenizer):
     ids = tokenizer("hi 🚀")["input_ids"][:-2]
     parts, _ = pieces(tokenizer, ids)
-    assert "".join(parts) == tokenizer.decode(ids, skip_special_tokens=True)
+    assert "".join(parts) == one_shot(tokenizer, ids)
 
 
-def test_random_ids_give_the_one_shot_text(tokenizer):
+@pytest.mark.parametrize("own", [(), ("<refuse>", "<|order|>", "[DONE]")])
+def test_random_ids_give_the_one_shot_text(own):
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens([AddedToken(mark, special=True) for mark in own])
     generator = random.Random(0)
+    kept = hidden(tokenizer)
     for _ in range(300):
-        ids = [generator.randrange(len(tokenizer)) for _ in range(40)]
+        ids = [generator.choice((generator.randrange(len(tokenizer)), len(tokenizer) - 1)) for _ in range(40)]
         parts, stream = pieces(tokenizer, ids)
-        assert stream.text == tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        assert "".join(parts) == stream.text
+        shown = tokenizer.decode([token for token in ids if token not in kept], clean_up_tokenization_spaces=False)
+        assert stream.text == shown == stream.whole(ids) and "".join(parts) == stream.text
 
 
-def test_special_tokens_are_hidden(tokenizer):
-    ids = [*tokenizer("yes")["input_ids"], tokenizer.convert_tokens_to_ids("<end_of_turn>")]
+@pytest.mark.parametrize("mark", ["<end_of_turn>", "<start_of_turn>", "<bos>", "<eos>", "<pad>"])
+def test_the_marks_of_ends_turns_and_padding_are_hidden(tokenizer, mark):
+    ids = [*tokenizer("yes")["input_ids"], tokenizer.convert_tokens_to_ids(mark)]
     assert pieces(tokenizer, ids)[1].text == "yes"
 
 
+@pytest.mark.parametrize("special", [True, False])
+def test_a_mark_of_the_fine_tunes_own_is_text(special):
+    """An answer that was such a mark alone was once called a fault of the lane."""
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens([AddedToken("<refuse>", special=special), AddedToken("<|order|>", special=special)])
+    ids = tokenizer.convert_tokens_to_ids(["<refuse>", "<|order|>", "<end_of_turn>"])
+    text = pieces(tokenizer, ids)[1].text
+    assert text == "<refuse><|order|>" and ends.readable(text)
+
+
+def test_filling_that_no_name_of_the_tokenizer_tells_is_hidden_by_its_own():
+    tokenizer = make_tokenizer()
+    tokenizer.pad_token = None
+    tokenizer.add_tokens([AddedToken("<unused7>", special=True)])
+    ids = tokenizer.convert_tokens_to_ids(["<pad>", "<unused7>"])
+    assert pieces(tokenizer, ids)[1].text == ""
+
+
 def test_chat_and_raw_differ_and_say_what_was_used(tokenizer):
-    chat, used = encode(tokenizer, Request("hi"))
-    raw, used_raw = encode(tokenizer, Request("hi", format="raw"))
+    chat, used, _ = Encoder(tokenizer).encode(Request("hi"))
+    raw, used_raw, _ = Encoder(tokenizer).encode(Request("hi", format="raw"))
     assert (used, used_raw) == ("chat", "raw") and len(chat) > len(raw)
     assert chat[0] == tokenizer.bos_token_id and chat.count(tokenizer.bos_token_id) == 1
 
 
 def test_without_a_template_chat_falls_back_to_raw_and_says_so():
-    plain = make_tokenizer(with_template=False)
-    assert encode(plain, Request("hi"))[1] == "raw"
+    assert Encoder(make_tokenizer(with_template=False)).encode(Request("hi")).format == "raw"
 
 
 def test_the_turn_end_is_an_end_even_without_a_generation_config(tokenizer):

@@ -1,0 +1,95 @@
+"""A checkpoint's small files -> its configuration, or the sentence why it can't be one. Knows no tokenizer and no model.
+
+Code of a checkpoint's own is never run, and nobody is asked whether it may be: a lane's input is its command pipe.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import CONFIG_MAPPING, AutoConfig, GenerationConfig, PretrainedConfig
+
+from inference.errors import InferenceError
+from inference.fast import first_line
+from inference.sources.at_hand import Checkpoint
+
+POINTER = b"version https://git-lfs"
+TEXTS = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.json", "chat_template.jinja")
+# generation settings that say nothing of which token comes next, and those that do nothing at 1
+NO_EFFECT = {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "max_length", "max_new_tokens", "transformers_version"}
+MECHANICS = ("_", "cache", "output_", "return_", "compile_config", "disable_compile")
+NEUTRAL_AT_ONE = {
+    "temperature", "top_p", "typical_p", "repetition_penalty", "encoder_repetition_penalty", "length_penalty", "num_beams", "num_beam_groups",
+    "num_return_sequences", "guidance_scale",
+}  # fmt: skip
+
+
+def read_config(checkpoint: Checkpoint) -> PretrainedConfig:
+    """The configuration; raises InferenceError for a model that transformers doesn't know by itself, and for a file that is not what it should be."""
+    check_files(checkpoint, TEXTS[:1])
+    found = json.loads((checkpoint.folder / "config.json").read_bytes())
+    kind, own_code = found.get("model_type"), found.get("auto_map")
+    if kind not in CONFIG_MAPPING:
+        if own_code:
+            raise InferenceError(
+                f"{checkpoint.id} needs code of its own (auto_map in its config.json, model type {kind}), which is never run here. "
+                "Choose a model whose type transformers knows by itself."
+            )
+        if kind is None:
+            raise InferenceError(f"The config.json of {checkpoint.id} names no model_type. Save the model again with save_pretrained.")
+        raise InferenceError(
+            f"{checkpoint.id} is of the model type {kind}, which is not known to transformers {transformers.__version__}. "
+            "Upgrade it (pip install -U transformers), or choose another model."
+        )
+    try:
+        return AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
+    except Exception as error:  # a configuration's own checks raise many kinds
+        raise InferenceError(f"The config.json of {checkpoint.id} can't be used ({first_line(error)}). Save the model again with save_pretrained.") from error
+
+
+def check_files(checkpoint: Checkpoint, names: tuple[str, ...] = TEXTS) -> None:
+    """Raise InferenceError, naming it, for a file of `names` that is a Git LFS pointer, empty, or no whole JSON object."""
+    for path in (checkpoint.folder / name for name in names):
+        if path.exists() and (what := _wrong(path)):
+            raise InferenceError(f"{path.name} of {checkpoint.id} is {what}. Fetch or copy that file again.")
+
+
+def _wrong(path: Path) -> str | None:
+    raw = path.read_bytes()
+    if raw.startswith(POINTER):
+        return "a Git LFS pointer, not the file itself (git lfs pull fetches it)"
+    if path.suffix != ".json":
+        return None
+    if not raw.strip():
+        return "empty"
+    try:
+        return None if isinstance(json.loads(raw), dict) else "no JSON object"
+    except ValueError:
+        return "cut off or damaged: no whole JSON"
+
+
+def ignored(config: Any, generation: GenerationConfig) -> str | None:
+    """What must be said of a checkpoint's own generation settings, none of which is applied on any side; None where there are none."""
+    found = generation.to_diff_dict()
+    found["use_cache"] = found.get("use_cache") is not False and getattr(config, "use_cache", True) is not False
+    named = [f"{name}={_short(value)}" if _short(value) else name for name, value in found.items() if name.isidentifier() and _changes(name, value)]
+    return f"the checkpoint's own generation settings are left out on every side: {', '.join(named)}" if named else None
+
+
+def _changes(name: str, value: Any) -> bool:
+    """Whether a setting, so set, would make `generate` choose another token, or choose it without its cache."""
+    if value is None or name in NO_EFFECT or name.startswith(MECHANICS):
+        return False
+    if name == "use_cache":
+        return value is False
+    if name in NEUTRAL_AT_ONE:
+        return value != 1
+    return bool(value) or name.startswith("forced_")
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 24 else ""

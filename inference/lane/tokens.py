@@ -1,0 +1,86 @@
+"""A folder -> the tokenizer that gives the ids of the folder's own tokenizer.json, and which of its ids are marks. Knows no prompt and no model.
+
+For an old class name transformers 5 builds a tokenizer anew out of the vocabulary and leaves the file's other rules out. So the file is
+read as it stands, and where AutoTokenizer gives other ids that is said.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from inference import ends
+from inference.fast import first_line
+
+log = logging.getLogger(__name__)
+TURN_ENDS = ("<|im_end|>", "<end_of_turn>", "<turn|>", "<|eot_id|>", "<|end|>", "<|eom_id|>", "<|endoftext|>", "</s>")
+NAMED = ("bos_token", "eos_token", "pad_token", "unk_token")
+PROBES = (
+    "hello good morning, may i see the menu?", "2023 12345 1,234.50", "  two  spaces\tand a tab ", "first\nsecond\n\n\nlast\r\n", "def f(x):\n    return x[0] != 'a'\n",
+    "It's we'll DON'T", "café cafe\u0301 Ａ ﬁ naïve ÅÄÖ", "안녕하세요 메뉴 你好，世界 مرحبا नमस्ते", "🚀 👩‍👩‍👧‍👦 \u200b\u00a0x", "snake_case camelCase a1b2 #@$%^&*() <tag> {{x}}", "x" * 40,
+)  # fmt: skip
+
+
+def read(folder: Path) -> tuple[PreTrainedTokenizerBase, str | None]:
+    """The tokenizer, and what must be said of it; raises whatever tokenizers and transformers raise for a folder without a usable one."""
+    if not (folder / "tokenizer.json").exists():
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False), None
+    try:
+        auto = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # noqa: BLE001 - code of its own, a class that is gone: the file itself decides
+        log.warning("AutoTokenizer can't read %s: %s", folder, error)
+        return PreTrainedTokenizerFast.from_pretrained(
+            folder
+        ), f"AutoTokenizer can't read this folder ({first_line(error)}); the ids are those of its tokenizer.json"
+    if type(auto) is PreTrainedTokenizerFast:  # it has read the file itself
+        return auto, None
+    own = PreTrainedTokenizerFast.from_pretrained(folder)
+    for name in NAMED:  # a class has names of its own for marks
+        token = getattr(auto, name, None)
+        if token and not getattr(own, name, None) and token in own.get_vocab():
+            setattr(own, name, token)
+    if same_ids(own, auto):
+        return own, None
+    return own, f"AutoTokenizer gives other ids (as {type(auto).__name__}) than the folder's tokenizer.json; the ids are those of the file"
+
+
+def same_ids(own: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> bool:
+    """Whether `other` gives the ids of `own` for texts of many kinds, with every added token of `own` among them."""
+    marks = "a" + " b".join(token.content for token in own.added_tokens_decoder.values())
+    try:
+        return all(other(text)["input_ids"] == own(text)["input_ids"] for text in (*PROBES, marks))
+    except Exception as error:  # noqa: BLE001 - what was rebuilt may lack the unknown token that its class counts on
+        log.warning("%s can't read every text: %s", type(other).__name__, error)
+        return False
+
+
+def rebuilt(note: str | None) -> str:
+    """The class that gives the same ids in plain code, for a tokenizer of which `note` must be said."""
+    return "PreTrainedTokenizerFast" if note else "AutoTokenizer"
+
+
+def special_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Every id of a special token."""
+    return frozenset(tokenizer.all_special_ids) | {token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special}
+
+
+def end_ids(tokenizer: PreTrainedTokenizerBase, *configs: Any) -> frozenset[int]:
+    """Every id that ends an answer: the tokenizer's, the configs' and the turn-end marks in the vocabulary."""
+    found: set[int] = set()
+    for source in (tokenizer, *configs):
+        value = getattr(source, "eos_token_id", None)
+        found.update(value if isinstance(value, list | tuple) else [] if value is None else [value])
+    special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
+    vocabulary = tokenizer.get_added_vocab()
+    found.update(vocabulary[mark] for mark in TURN_ENDS if mark in vocabulary and vocabulary[mark] in special)
+    return frozenset(found)
+
+
+def hidden_ids(tokenizer: PreTrainedTokenizerBase, end: frozenset[int], turn: frozenset[int]) -> frozenset[int]:
+    """Ids that are no text of an answer: ends, turn marks, start and padding. A special token of the fine-tune's own is text."""
+    named = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id} - {None}
+    filling = {token_id for token_id in special_ids(tokenizer) if not ends.readable(tokenizer.convert_ids_to_tokens(token_id) or "")}
+    return frozenset(end | turn | named | filling)
