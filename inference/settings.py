@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from inference import fast
@@ -31,6 +31,7 @@ VARIABLES: dict[str, str] = {
     "host": "GRADIO_SERVER_NAME",
     "port": "GRADIO_SERVER_PORT",
     "fast": "FAST",
+    "models": "MODELS",
 }
 INTERNAL = {"fast_lost": "FAST_LOST"}  # what the engine tells a lane's process, and no person sets
 _SECRET = {"auth"}
@@ -53,6 +54,7 @@ class Settings:
     port: int = 0
     fast: tuple[str, ...] = fast.ALL
     base_model_id: str = ""
+    models: tuple[str, ...] = ()
     fast_lost: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -65,6 +67,10 @@ class Settings:
             raise WrongArguments(f"CPU_THREADS must be a positive number (or 0 to decide), not {self.threads}.")
         if self.cache_limit_gib < 0:
             raise WrongArguments(f"CACHE_LIMIT must be a positive number of GiB (or 0 to decide), not {self.cache_limit_gib}.")
+
+    def for_model(self, name: str) -> Settings:
+        """These settings with another model; what was said of the one before no longer holds."""
+        return replace(self, model_id=name, cpu_model_id="")
 
     def model_for(self, lane: str) -> str:
         """The checkpoint that `lane` loads: CPU_MODEL_ID, if set, for the full-precision CPU lane."""
@@ -133,6 +139,8 @@ def _cache_candidates() -> list[Path]:
 def _from_text(name: str, variable: str, text: str) -> object:
     if name == "lanes":
         return parse_lanes(text)
+    if name == "models":
+        return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
     if name in {"fast", "fast_lost"}:
         return fast.parse(text)
     if name == "share":

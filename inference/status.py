@@ -1,4 +1,4 @@
-"""A lane as seen from outside the engine: what the page, the record and the tables know of it. Standard library only."""
+"""A lane, and the model of all of them, as seen from outside the engine: what the page, the record and the tables know. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,6 +7,26 @@ from dataclasses import dataclass
 from inference.events import Hello, LaneFacts, LoadFigures, Loading
 
 LOADING_STATES = ("starting", "loading")
+CHANGING = ("ending", "loading")
+
+
+@dataclass(frozen=True)
+class ModelStatus:
+    """Which model the lanes are for; `number` is another with each change.
+
+    `phase` is kept; in a change ending (the processes before) or loading; after one failed (no lane could load it) or cancelled.
+    `other` is the model before, and once cancelled the one that was not loaded.
+    """
+
+    name: str
+    number: int
+    phase: str = "kept"
+    other: str = ""
+
+    @property
+    def changing(self) -> bool:
+        """Whether a change is being made."""
+        return self.phase in CHANGING
 
 
 @dataclass(frozen=True)

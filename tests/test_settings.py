@@ -20,7 +20,7 @@ def test_defaults_need_no_environment():
 
 
 def test_settings_survive_the_trip_to_a_child_process():
-    settings = Settings("a/b", "c/d", ("cpu:nf4",), "/x", 9, 3, True, "u:p", "0.0.0.0", 7000)
+    settings = Settings("a/b", "c/d", ("cpu:nf4",), "/x", 9, 3, True, "u:p", "0.0.0.0", 7000, models=("a/b", "./c"))
     assert from_env(settings.to_env()) == settings
 
 
@@ -65,6 +65,10 @@ def test_an_unwritable_cache_folder_is_told(tmp_path):
         Settings(cache_dir=str(tmp_path / "file" / "below")).cache_path()
 
 
+def test_the_models_to_choose_from_are_named_once_each():
+    assert from_env({"MODELS": " you/a , ./b,,you/a"}).models == ("you/a", "./b")
+
+
 def test_lanes_are_split_at_commas():
     assert parse_lanes(" cpu:nf4 , cpu:fp32") == ("cpu:nf4", "cpu:fp32")
 
@@ -90,7 +94,7 @@ def test_the_readme_s_table_tells_each_default_and_every_lane():
         value, told = getattr(Settings(), name), rows[variable][1]
         if isinstance(value, bool):
             assert told == ("on" if value else "off"), variable
-        elif isinstance(value, tuple):
+        elif isinstance(value, tuple) and value:
             assert told in (",".join(value), "all"), variable
         elif value and isinstance(value, str):
             assert told in (value, value.split("/")[-1]), variable

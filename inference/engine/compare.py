@@ -35,25 +35,26 @@ def compare(
     With more than one repeat warm-up comparisons go before and are not counted. Raises InferenceError for a bad
     request; a lane that fails is told in its own part of the record. `quality` sees the last runs and
     gives the record's part of that name (`quality.answers.scored_or_why_not`). `stop`, once set, ends the runs at their
-    next token; the record then holds what there is.
+    next token; the record then holds what there is. The model stays the same from the first warm-up to the last score.
     """
     outcomes: dict[str, list[Progress]] = {}
     used = mode
-    if repeats > 1:
-        warm_up(engine, request, lanes, mode, on_progress, stop)
-    for _ in range(repeats):
-        if stop and stop.is_set():
-            break
-        comparison = engine.submit(request, lanes, mode)
-        results = read_all(engine, comparison, on_progress, stop)
-        used = comparison.mode
-        for key, progress in results.items():
-            outcomes.setdefault(key, []).append(progress)
-    record = build_record(engine.status(), request, used, outcomes)
-    if quality and all(outcomes.values()):
-        last = {key: runs[-1] for key, runs in outcomes.items()}
-        return replace(record, quality=quality(engine, last, not request.temperature))
-    return record
+    with engine.hold_model():
+        if repeats > 1:
+            warm_up(engine, request, lanes, mode, on_progress, stop)
+        for _ in range(repeats):
+            if stop and stop.is_set():
+                break
+            comparison = engine.submit(request, lanes, mode)
+            results = read_all(engine, comparison, on_progress, stop)
+            used = comparison.mode
+            for key, progress in results.items():
+                outcomes.setdefault(key, []).append(progress)
+        record = build_record(engine.status(), request, used, outcomes)
+        if quality and all(outcomes.values()):
+            last = {key: runs[-1] for key, runs in outcomes.items()}
+            return replace(record, quality=quality(engine, last, not request.temperature))
+        return record
 
 
 def warm_up(

@@ -26,6 +26,7 @@ OTHER_IDS = (
     "The two lanes turned this prompt into different token ids, so their answers can't be compared. Use the same tokenizer in MODEL_ID and CPU_MODEL_ID."
 )
 SHUT_DOWN = "The page was shut down before this answer was complete."
+SHUTTING_DOWN = "The page is shutting down. Start it again and ask once more."
 Starter = Callable[[str, Settings], LaneProcess]
 
 
@@ -34,20 +35,25 @@ class Dispatch:
 
     def __init__(self, settings: Settings, starter: Starter, clock: Callable[[], float]) -> None:
         self.lock = threading.RLock()
-        self.lanes = {key: LaneSlot(key, LaneName.parse(key)) for key in settings.lanes}
+        self.settings, self._starter, self._clock = settings, starter, clock
         self.processes: dict[str, LaneProcess] = {}
         self.runs: dict[str, Run] = {}
-        self.turns = Turns(self.lanes.values())
-        self._settings, self._starter, self._clock = settings, starter, clock
+        self.model_number = 0  # one more with each change of the model
+        self.refusal = ""  # why no comparison is accepted, where that is so
         self._ids = itertools.count(1)
         self._running = self._closed = False
+        self._new_lanes()
+
+    def _new_lanes(self) -> None:
+        self.lanes = {key: LaneSlot(key, LaneName.parse(key)) for key in self.settings.lanes}
+        self.turns = Turns(self.lanes.values())
 
     def accept(self, request: AnyRequest, keys: tuple[str, ...], mode: str) -> Comparison:
         """A comparison on these lanes, 4-bit lanes first, whose runs begin or wait; raises InferenceError for an unknown lane."""
-        if self._closed:
-            raise InferenceError("The page is shutting down. Start it again and ask once more.")
+        if self.refusal:
+            raise InferenceError(self.refusal)
         chosen = [self.find(key) for key in keys]
-        comparison = Comparison(f"c{next(self._ids)}", request, mode)
+        comparison = Comparison(f"c{next(self._ids)}", request, mode, self.model_number)
         now = self._clock()
         for lane in sorted(chosen, key=lambda lane: not lane.keeps_loaded):
             run = Run(f"r{next(self._ids)}", lane, comparison, now)
@@ -69,13 +75,35 @@ class Dispatch:
 
     def close(self) -> list[LaneProcess]:
         """End every run, begin no other; gives the processes, which the caller is to end."""
-        self._closed = True
+        self._closed, self.refusal = True, SHUTTING_DOWN
         for run in list(self.runs.values()):
             self.turns.drop(run)
             self._put(run, Failed(run.id, SHUT_DOWN))
         return list(self.processes.values())
 
     # ---- lane processes
+
+    def start(self) -> None:
+        """Begin to load the lanes that are kept loaded."""
+        for lane in self.lanes.values():
+            if lane.keeps_loaded and not self._closed:
+                self.spawn(lane)
+
+    def clear(self) -> list[LaneProcess]:
+        """Lanes that have run nothing, in the place of those there are, which may have no run.
+
+        Gives the processes of those before: the caller is to end them, and what they still say counts no more.
+        """
+        processes, self.processes = list(self.processes.values()), {}
+        self._new_lanes()
+        for lane in self.lanes.values():
+            if lane.keeps_loaded:
+                lane.starts(self._clock())  # as soon as those processes are gone
+        return processes
+
+    def accept_again(self) -> None:
+        """The lanes are ready for comparisons, unless all is being shut down."""
+        self.refusal = SHUTTING_DOWN if self._closed else ""
 
     def find(self, key: str) -> LaneSlot:
         """The lane of that configured or real name; raises InferenceError."""
@@ -89,7 +117,7 @@ class Dispatch:
         lane.starts(self._clock())
         process = None
         try:
-            process = self._starter(lane.key, replace(self._settings, fast_lost=lane.lost_ways))
+            process = self._starter(lane.key, replace(self.settings, fast_lost=lane.lost_ways))
             self._watch_process(lane, process)
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread to read it with
             log.exception("the process of lane %s could not be started", lane.name)

@@ -10,17 +10,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
+from inference.engine.change import ModelChange
 from inference.engine.dispatch import Dispatch, Starter
-from inference.engine.process import start_worker
+from inference.engine.process import end_all, start_worker
 from inference.engine.runs import Comparison, Run
 from inference.engine.watch import Watch
 from inference.errors import InferenceError
 from inference.events import ENDS, AnyRequest, RunEvent
 from inference.settings import Settings
-from inference.status import LaneStatus
+from inference.status import LaneStatus, ModelStatus
 
 log = logging.getLogger(__name__)
 TICK_S = 0.1
@@ -32,26 +34,29 @@ class Engine:
     """The lanes and the queue before them; `with Engine(settings) as engine` starts and closes them."""
 
     def __init__(self, settings: Settings, starter: Starter = start_worker, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.settings = settings
         self._clock = clock
         self._dispatch = Dispatch(settings, starter, clock)
         self._lock = self._dispatch.lock
-        self._watch = Watch(self.end_silent_lanes, self.end_unread_runs)
+        self._change = ModelChange(self._dispatch)
+        self._watch = Watch(self.end_silent_lanes, self.end_unread_runs, self._change.look)
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the lanes: another model has others."""
+        return self._dispatch.settings
 
     def start(self) -> None:
         """Start loading the lanes that are kept loaded; returns at once."""
         self._watch.start()
         with self._lock:
-            for lane in filter(lambda lane: lane.keeps_loaded, self._dispatch.lanes.values()):
-                self._dispatch.spawn(lane)
+            self._dispatch.start()
 
     def close(self) -> None:
         """End every run and every lane process."""
         self._watch.close()
         with self._lock:
-            processes = self._dispatch.close()
-        for process in processes:
-            process.close()
+            processes = self._dispatch.close() + self._change.ending
+        end_all(processes)
 
     def __enter__(self) -> Self:
         self.start()
@@ -99,6 +104,36 @@ class Engine:
         with self._lock:
             waiting = self._dispatch.turns.count()
             return [lane.status(waiting[lane.key]) for lane in self._dispatch.lanes.values()]
+
+    def statuses_of(self, comparison: Comparison) -> list[LaneStatus]:
+        """The comparison's lanes as they are now, or were when another model took their place."""
+        with self._lock:
+            return [comparison.runs[key].lane.status(0) for key in self._dispatch.lanes if key in comparison.runs]
+
+    # ---- the model
+
+    def model(self) -> ModelStatus:
+        """Which model the lanes are for, and what becomes of the last change."""
+        with self._lock:
+            return self._change.status()
+
+    def change_model(self, name: str) -> None:
+        """Give up the lanes' processes and begin anew with another model; returns once they are gone, while the new ones load.
+
+        Raises InferenceError while the model is in use or is being changed.
+        """
+        self._change.to(name)
+
+    def cancel_change(self) -> None:
+        """Go back to the model before, while the new one still loads; raises InferenceError where there is nothing to cancel."""
+        self._change.cancel()
+
+    def hold_model(self, number: int | None = None) -> AbstractContextManager[None]:
+        """Nobody changes the model while this is open, also where no run is under way just then.
+
+        Raises InferenceError while it is being changed, and where `number` is not that of the model there is.
+        """
+        return self._change.hold(number)
 
     def pids(self) -> dict[str, int]:
         """Process ids of the lanes that run, by configured lane name."""

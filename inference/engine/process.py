@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from inference import child
 from inference.errors import DEVICE_LOST_CODE
@@ -90,6 +90,15 @@ class LaneProcess:
             self._child.wait(timeout_s)
         self.kill()
         self._child.wait()
+
+
+def end_all(processes: Sequence[LaneProcess]) -> None:
+    """Let them all end at once; returns when each is gone."""
+    threads = [threading.Thread(target=process.close, name="end-lane") for process in processes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def start_worker(lane: str, settings: Settings) -> LaneProcess:

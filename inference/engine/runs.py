@@ -23,11 +23,15 @@ MOST_FAULTS = 2  # one may be the device's own, and passing
 
 @dataclass
 class Comparison:
-    """One prompt for several lanes, or ids for one lane to score; `mode` is auto until the devices are known."""
+    """One prompt for several lanes, or ids for one lane to score; `mode` is auto until the devices are known.
+
+    `model_number`: which of the page's models it is for.
+    """
 
     id: str
     asked: AnyRequest
     mode: str
+    model_number: int = 0
     runs: dict[str, Run] = field(default_factory=dict)
     prompt_ids: tuple[int, ...] | None = None
 

@@ -40,20 +40,22 @@ class Series:
     ) -> Iterator[Record]:  # fmt: skip
         """Answer each prompt on all lanes; gives each record as it is done, after warm-ups that are not counted.
 
-        A prompt that a lane can't answer is told in its record, and the next one follows. `quality` as in `compare`.
+        A prompt that a lane can't answer is told in its record, and the next one follows. `quality` as in `compare`. All are
+        answered by one model: nobody changes it while this goes on.
         """
-        if repeats == 1:  # with more, every comparison has warm-ups of its own
-            first = replace(request, prompt=self.prompts[0].text, max_new_tokens=min(WARM_UP_TOKENS, request.max_new_tokens))
-            warm_up(engine, first, mode=mode, on_progress=on_progress, stop=self.stop)
-        for prompt in self.prompts:
-            if self.stop.is_set():
-                return
-            asked = replace(request, prompt=prompt.text)
-            found = compare(engine, asked, mode=mode, repeats=repeats, on_progress=on_progress, quality=quality, stop=self.stop)
-            record = replace(found, row=Row(prompt.line, prompt.expected))
-            if any(run.new_tokens or run.error for lane in record.lanes.values() for run in lane.runs):
-                self.records.append(record)
-                yield record
+        with engine.hold_model():
+            if repeats == 1:  # with more, every comparison has warm-ups of its own
+                first = replace(request, prompt=self.prompts[0].text, max_new_tokens=min(WARM_UP_TOKENS, request.max_new_tokens))
+                warm_up(engine, first, mode=mode, on_progress=on_progress, stop=self.stop)
+            for prompt in self.prompts:
+                if self.stop.is_set():
+                    return
+                asked = replace(request, prompt=prompt.text)
+                found = compare(engine, asked, mode=mode, repeats=repeats, on_progress=on_progress, quality=quality, stop=self.stop)
+                record = replace(found, row=Row(prompt.line, prompt.expected))
+                if any(run.new_tokens or run.error for lane in record.lanes.values() for run in lane.runs):
+                    self.records.append(record)
+                    yield record
 
     @property
     def done(self) -> int:

@@ -70,9 +70,9 @@ class FakeProcess:
 class Stage:
     """An engine on fake processes and a fake clock; `lanes[key]` is the newest process of a lane, `started_with` its settings, `no_start` what starting one raises."""
 
-    def __init__(self, lanes: tuple[str, ...] = ("auto:nf4", "cpu:fp32")) -> None:
+    def __init__(self, settings: Settings | tuple[str, ...] = ("auto:nf4", "cpu:fp32")) -> None:
         self.clock, self.lanes, self.starts, self.no_start = FakeClock(), {}, [], None
-        self.engine = Engine(Settings(lanes=lanes), self._start, self.clock)
+        self.engine = Engine(settings if isinstance(settings, Settings) else Settings(lanes=settings), self._start, self.clock)
         self.engine.start()
 
     def _start(self, lane: str, settings: Settings) -> FakeProcess:
