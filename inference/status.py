@@ -12,7 +12,7 @@ CHANGING = ("ending", "loading")
 
 @dataclass(frozen=True)
 class ModelStatus:
-    """Which model the lanes are for; `number` is another with each change.
+    """Which model the lanes are for; `number` is another after each change, and after a cancel that of the model before.
 
     `phase` is kept; in a change ending (the processes before) or loading; after one failed (no lane could load it) or cancelled.
     `other` is the model before, and once cancelled the one that was not loaded.

@@ -21,8 +21,9 @@ from inference.status import LaneStatus
 from ui import private, render
 from ui.api import compare_endpoint
 from ui.fork import BUTTON, ForkViewer
-from ui.handlers import Page
+from ui.handlers import LOOK_S, Page
 from ui.history_tab import HistoryTab
+from ui.model_box import ModelBox
 from ui.prompts_tab import MODES, PromptsTab
 from ui.results import Results
 
@@ -88,6 +89,7 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
     page = Page(engine, start)
     with gr.Blocks(title=TITLE, analytics_enabled=None, delete_cache=(KEEP_UPLOADS_S, KEEP_UPLOADS_S)) as demo:
         gr.Markdown(f"# {TITLE}\n{INTRO}", elem_id="intro")
+        box = ModelBox(page)
         with gr.Tab("One prompt"):
             ask = _ask(len(page.lanes))
             statuses = {status.key: status for status in engine.status()}
@@ -101,7 +103,7 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
             prompts = PromptsTab(page)
         with gr.Tab("History"):
             history = HistoryTab(page)
-        _wire(demo, page, ask, columns, verdict, gr.Timer(1.0), results, history)
+        _wire(demo, page, ask, columns, box, verdict, gr.Timer(LOOK_S), results, history)
         fork.wire(verdict, results, history)
         prompts.wire(QUICK, MOST_AT_ONCE)
         demo.unload(prompts.leave)
@@ -188,10 +190,13 @@ def _column(status: LaneStatus) -> Column:
 # ---- wiring
 
 
-def _wire(demo: gr.Blocks, page: Page, ask: Ask, columns: list[Column], verdict: gr.Markdown, timer: gr.Timer, results: Results, history: HistoryTab) -> None:
-    watched = [part for column in columns for part in (column.head, column.line, column.badges, column.retry)]
-    demo.load(page.load, outputs=[*watched, timer], **QUICK)
-    timer.tick(page.watch, outputs=[*watched, timer], **QUICK)
+def _wire(
+    demo: gr.Blocks, page: Page, ask: Ask, columns: list[Column], box: ModelBox, verdict: gr.Markdown, timer: gr.Timer, results: Results, history: HistoryTab,
+) -> None:  # fmt: skip
+    watched = [*(part for column in columns for part in (column.head, column.line, column.badges, column.retry)), *box.outputs, timer]
+    demo.load(page.load, outputs=watched, **QUICK)
+    timer.tick(page.watch, outputs=watched, **QUICK)
+    box.wire(demo, watched, QUICK)
     demo.unload(page.leave)
 
     begun = gr.on(

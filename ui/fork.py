@@ -60,7 +60,8 @@ class ForkViewer:
             return
         yield [gr.Button(interactive=False), _note("Both lanes are scoring the full-precision answer, one after the other …")]
         try:
-            quality = one_answer(self.page.engine, session.outcomes, greedy=not session.comparison.request.temperature)
+            with self.page.engine.hold_model(session.comparison.model_number):
+                quality = one_answer(self.page.engine, session.outcomes, greedy=not session.comparison.request.temperature)
             self.page.histories.set_quality(tab, session.comparison.id, quality.record)
             shown = gr.HTML(view(quality), visible=True)
         except InferenceError as error:

@@ -22,17 +22,20 @@ from inference.progress import Progress
 from inference.record.build import build_record
 from inference.record.model import Record
 from inference.record.verdict import verdict_text
-from inference.status import LOADING_STATES, LaneStatus
+from inference.status import LOADING_STATES, LaneStatus, ModelStatus
 from ui import render
 from ui.api import build_request
 from ui.badge import escape
 from ui.history import Histories
+from ui.models import Models
 from ui.sessions import Session, Sessions
 
 log = logging.getLogger(__name__)
 FRAME_S = 1 / 6  # a frame costs the page and the browser some 7 ms of a core, which a lane on the CPU has to do without
 WAIT_FRAME_S = 1 / 2  # only a clock moves while a run waits, ...
 PLACES_A_FRAME = 4  # ... and the more slowly the more are before it, so that a long line costs little
+LOOK_S = 1.0  # between two looks at the lanes while one loads, ...
+IDLE_LOOK_S = 3.0  # ... and where nothing moves but the model may be changed in another tab
 FAULT = "Something went wrong in the page itself; its log has the trace. Ask again."
 
 
@@ -42,6 +45,7 @@ class Page:
     def __init__(self, engine: Engine, start: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> None:
         self.engine, self.start, self.clock = engine, start, clock
         self.sessions, self.histories = Sessions(), Histories()
+        self.models = Models(engine.settings)
         self.lanes = [LaneColumn(self, key) for key in engine.settings.lanes]
 
     def load(self, request: gr.Request) -> list[Any]:
@@ -50,16 +54,33 @@ class Page:
         return self.watch(request)
 
     def watch(self, request: gr.Request) -> list[Any]:
-        """Each lane's head, status line, badges and Try again, then the timer, which stops once nothing loads."""
+        """Each lane's head, status line, badges and Try again, the model box, then the timer.
+
+        That stops once nothing loads, where nobody can change the model, and looks more seldom where somebody can.
+        """
         session = self.sessions.get(request.session_hash or "")
-        statuses = self.statuses()
-        updates: list[Any] = []
-        for lane in self.lanes:
-            status = statuses[lane.key]
-            shows_a_run = session is not None and lane.key in session.comparison.runs
-            line, badges = (gr.skip(), gr.skip()) if shows_a_run else (render.idle_line(status), render.badges(status))
-            updates += [render.head(status), line, badges, retry_button(status)]
-        return [*updates, gr.Timer(active=loading(statuses))]
+        model, statuses = self.engine.model(), self.statuses()
+        columns = [part for lane in self.lanes for part in self._column(statuses[lane.key], session, model)]
+        return [*columns, *self.models.shown(model, statuses.values()), self.timer(statuses)]
+
+    def _column(self, status: LaneStatus, session: Session | None, model: ModelStatus) -> list[Any]:
+        if session and status.key in session.comparison.runs:
+            shown = [self._past_line(session, status.key, model), gr.skip()]
+        else:
+            shown = [render.idle_line(status), render.badges(status)]
+        return [render.head(status), *shown, retry_button(status)]
+
+    def timer(self, statuses: dict[str, LaneStatus]) -> gr.Timer:
+        """How often a tab looks at the lanes."""
+        busy = loading(statuses)
+        return gr.Timer(LOOK_S if busy else IDLE_LOOK_S, active=busy or self.models.changeable)
+
+    def _past_line(self, session: Session, key: str, model: ModelStatus) -> Any:
+        """What is said of an answer that is shown, once another model has taken the place of the one that wrote it."""
+        if session.comparison.model_number == model.number or not session.complete:
+            return gr.skip()
+        wrote = session.comparison.runs[key].lane.facts
+        return render.past_line(wrote.model_id if wrote else None)
 
     def begin(self, prompt: str, system: str, format: str, max_new_tokens: float, temperature: float, seed: float, mode: str, request: gr.Request) -> list[Any]:
         """Accept a comparison: the hint, the verdict, Send, Stop both, each lane's Stop; only the hint if it is refused."""
@@ -88,7 +109,7 @@ class Page:
             return None
         comparison = session.comparison
         outcomes = {key: [progress] for key, progress in session.outcomes.items()}
-        return self.histories.add(tab, comparison.id, lambda: build_record(self.engine.status(), comparison.request, comparison.mode, outcomes))
+        return self.histories.add(tab, comparison.id, lambda: build_record(self.engine.statuses_of(comparison), comparison.request, comparison.mode, outcomes))
 
     def stop(self, request: gr.Request) -> None:
         """End the tab's runs at their next token; never waits."""
@@ -149,7 +170,7 @@ class LaneColumn:
         yield progress
 
     def _frame(self, session: Session, progress: Progress) -> list[Any]:
-        status = self.page.statuses()[self.key]
+        status = next(status for status in self.page.engine.statuses_of(session.comparison) if status.key == self.key)
         return [
             render.head(status),
             render.run_line(progress, status, self.page.clock()),
@@ -167,7 +188,7 @@ class LaneColumn:
         send, stop_all = (gr.Button(interactive=True), gr.Button(interactive=False)) if over else (gr.skip(), gr.skip())
         ended = session is None or self.key in session.outcomes
         stop = gr.Button(interactive=False) if ended else gr.skip()
-        timer = gr.Timer(active=True) if loading(statuses) else gr.skip()
+        timer = self.page.timer(statuses) if loading(statuses) else gr.skip()
         return [verdict, send, stop_all, stop, render.head(status), retry_button(status), timer]
 
     def stop(self, request: gr.Request) -> None:
@@ -180,7 +201,7 @@ class LaneColumn:
         """Give a failed lane another chance and watch it: its head, status line, Try again, the timer."""
         self.page.engine.retry(self.key)
         status = self.page.statuses()[self.key]
-        return [render.head(status), render.idle_line(status), retry_button(status), gr.Timer(active=True)]
+        return [render.head(status), render.idle_line(status), retry_button(status), gr.Timer(LOOK_S, active=True)]
 
 
 def loading(statuses: dict[str, LaneStatus]) -> bool:

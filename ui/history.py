@@ -14,9 +14,11 @@ from inference.record.model import LaneRecord, Record
 from inference.record.scores import Quality
 from inference.record.table import conditions
 from inference.series.table import short
+from inference.units import UNKNOWN
 from ui.tabs import Tabs, bytes_of
 
 MOST_KEPT = 50
+TWO_MODELS = "A and B are of different models: a gap between them is not only what a device or 4 bits make."
 MOST_BYTES = 16 * 2**20  # of one tab; the newest comparison is kept however large
 
 
@@ -53,8 +55,10 @@ class Histories:
         return [record for id, record in self._records(tab).items() if id in ids or not ids]
 
     def labels(self, tab: str) -> list[tuple[str, str]]:
-        """(label, id) of each comparison, newest first."""
-        return [(f"{number}. {line(record)}", id) for number, (id, record) in reversed(list(enumerate(self._records(tab).items(), 1)))]
+        """(label, id) of each comparison, newest first; each with its model where there are several."""
+        records = self._records(tab)
+        several = len({model_words(record) for record in records.values()}) > 1
+        return [(f"{number}. {line(record, several)}", id) for number, (id, record) in reversed(list(enumerate(records.items(), 1)))]
 
     def forget(self, tab: str) -> None:
         """Drop a tab that was closed."""
@@ -73,23 +77,38 @@ def _newest(kept: dict[str, Sized]) -> tuple[dict[str, Sized], int]:
     return kept, total
 
 
-def line(record: Record) -> str:
-    """A comparison in one line: time, prompt, lanes with their key figures."""
+def model_words(record: Record) -> str:
+    """The model of a comparison: its name, what was merged into it and its revision, as far as known; those of other lanes where they differ."""
+    model = record.model
+    words = " ".join(filter(None, [model.id, model.adapter and f"with {model.adapter}", model.revision and f"({model.revision[:12]})"])) or UNKNOWN
+    others = dict.fromkeys(lane.model_id for lane in record.lanes.values() if lane.model_id not in (None, model.id))
+    return ", ".join([words, *(f"{lane.title(name)}: {lane.model_id}" for name, lane in record.lanes.items() if lane.model_id in others)])
+
+
+def line(record: Record, with_model: bool = False) -> str:
+    """A comparison in one line: time, its model where asked for, prompt, lanes with their key figures."""
     lanes = "; ".join(f"{lane.title(name)} {SPEED.words(SPEED.read(lane))}, {TOTAL.words(TOTAL.read(lane))}" for name, lane in record.lanes.items())
-    return f"{record.created[11:19]} UTC · {short(record.request.prompt, 48)} · {lanes}"
+    model = f"{model_words(record)} · " if with_model else ""
+    return f"{record.created[11:19]} UTC · {model}{short(record.request.prompt, 48)} · {lanes}"
 
 
 def side_by_side(first: Record, second: Record) -> str:
     """Two comparisons, lane by lane, as a Markdown table with second / first in words."""
-    rows = [["", "A", "B", "B against A"], [grid.bold("Prompt"), short(first.request.prompt), short(second.request.prompt), ""]]
+    models = model_words(first), model_words(second)
+    differ = models[0] != models[1]
+    rows = [
+        ["", "A", "B", "B against A"],
+        [grid.bold("Model"), *models, "another model" if differ else ""],
+        [grid.bold("Prompt"), short(first.request.prompt), short(second.request.prompt), ""],
+    ]
     for name in [name for name in first.lanes if name in second.lanes]:
         a, b = first.lanes[name], second.lanes[name]
         rows.append([grid.bold(b.title(name)), "", "", ""])
         rows.append(["Conditions", conditions(first, a), conditions(second, b), ""])
         rows += [_row(figure, a, b) for figure in (*FIGURES, TOKENS) if figure.read(a) is not None or figure.read(b) is not None]
     apart = [name for name in {**first.lanes, **second.lanes} if (name in first.lanes) != (name in second.lanes)]
-    note = f"\n\nOnly in one of the two: {', '.join(apart)}." if apart else ""
-    return grid.markdown(rows) + note
+    notes = [TWO_MODELS] * differ + [f"Only in one of the two: {', '.join(apart)}."] * bool(apart)
+    return "\n\n".join([grid.markdown(rows), *notes])
 
 
 def _row(figure: Figure, a: LaneRecord, b: LaneRecord) -> list[str]:

@@ -90,6 +90,11 @@ def idle_line(status: LaneStatus) -> str:
     return _line("idle", IDLE_WORDS.get(status.state, status.state))
 
 
+def past_line(wrote: str | None) -> str:
+    """The status line of a column that still shows a run of an earlier model."""
+    return _line("idle", f"Answered by {wrote}, before the model was changed" if wrote else "From before the model was changed")
+
+
 def run_line(progress: Progress, status: LaneStatus, now: float) -> str:
     """The status line of a run: its phase in words, how far it is, and a clock."""
     if progress.phase == "failed":

@@ -6,6 +6,7 @@ given back, by the thread that asks and never under the lock. Knows no checkpoin
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ class ModelChange:
     def __init__(self, dispatch: Dispatch) -> None:
         self.ending: list[LaneProcess] = []  # processes that are waited for
         self._dispatch, self._lock = dispatch, dispatch.lock
-        self._first = self._before = dispatch.settings
+        self._first, self._before, self._numbers = dispatch.settings, (dispatch.settings, 0), itertools.count(1)
         self._phase, self._other, self._holds = "kept", "", 0
 
     def status(self) -> ModelStatus:
@@ -47,7 +48,7 @@ class ModelChange:
             if lanes and all(lane.state in ("failed", "refused") for lane in lanes):
                 self._phase = "failed"
             else:
-                self._phase, self._other, self._before = "kept", "", self._dispatch.settings
+                self._phase, self._other, self._before = "kept", "", (self._dispatch.settings, self._dispatch.model_number)
 
     def to(self, name: str) -> None:
         """Change to the model `name`, unless one is in use or on its way; raises InferenceError."""
@@ -55,8 +56,8 @@ class ModelChange:
             if self.status().changing:
                 raise InferenceError(ANOTHER_CHANGE.format(self._dispatch.settings.model_id))
             self._refuse_while_used()
-            first = self._first
-            self._begin(first if name == first.model_id else self._dispatch.settings.for_model(name), self._before.model_id)
+            settings = self._first if name == self._first.model_id else self._first.for_model(name)
+            self._begin(settings, next(self._numbers), self._before[0])
         self._finish("loading")
 
     def cancel(self) -> None:
@@ -65,7 +66,7 @@ class ModelChange:
             if self.status().phase != "loading":
                 raise InferenceError(NOTHING_TO_CANCEL)
             self._refuse_while_used()
-            self._begin(self._before, self._dispatch.settings.model_id)
+            self._begin(*self._before, self._dispatch.settings)
         self._finish("cancelled")
 
     @contextmanager
@@ -91,13 +92,12 @@ class ModelChange:
         if self._holds:
             raise InferenceError(IN_USE.format("a file of prompts, a comparison or a scoring goes on"))
 
-    def _begin(self, settings: Settings, other: str) -> None:
+    def _begin(self, settings: Settings, number: int, other: Settings) -> None:
         """The old lanes are gone for everybody; nothing is accepted until the new ones begin."""
         log.info("the model is changed from %s to %s", self._dispatch.settings.model_id, settings.model_id)
-        self._phase, self._other = "ending", other
+        self._phase, self._other = "ending", other.model_id
         self._dispatch.refusal = BEING_CHANGED.format(settings.model_id)
-        self._dispatch.settings = settings
-        self._dispatch.model_number += 1
+        self._dispatch.settings, self._dispatch.model_number = settings, number
         self.ending = self._dispatch.clear()
 
     def _finish(self, phase: str) -> None:

@@ -38,7 +38,7 @@ class Dispatch:
         self.settings, self._starter, self._clock = settings, starter, clock
         self.processes: dict[str, LaneProcess] = {}
         self.runs: dict[str, Run] = {}
-        self.model_number = 0  # one more with each change of the model
+        self.model_number = 0
         self.refusal = ""  # why no comparison is accepted, where that is so
         self._ids = itertools.count(1)
         self._running = self._closed = False
@@ -53,7 +53,7 @@ class Dispatch:
         if self.refusal:
             raise InferenceError(self.refusal)
         chosen = [self.find(key) for key in keys]
-        comparison = Comparison(f"c{next(self._ids)}", request, mode, self.model_number)
+        comparison = Comparison(f"c{next(self._ids)}", request, mode, model_number=self.model_number)
         now = self._clock()
         for lane in sorted(chosen, key=lambda lane: not lane.keeps_loaded):
             run = Run(f"r{next(self._ids)}", lane, comparison, now)

@@ -31,9 +31,9 @@ class Comparison:
     id: str
     asked: AnyRequest
     mode: str
-    model_number: int = 0
     runs: dict[str, Run] = field(default_factory=dict)
     prompt_ids: tuple[int, ...] | None = None
+    model_number: int = 0
 
     @property
     def request(self) -> Request:

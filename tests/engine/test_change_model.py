@@ -249,11 +249,13 @@ def test_a_cancel_ends_the_new_processes_and_goes_back_to_the_model_before(loade
     loaded.engine.cancel_change()
     assert new.closed and loaded.started_with == Settings()
     model = loaded.engine.model()
-    assert (model.name, model.number, model.phase, model.other) == (FIRST, 2, "cancelled", OTHER)
+    assert (model.name, model.number, model.phase, model.other) == (FIRST, 0, "cancelled", OTHER)
     loaded.lanes["auto:nf4"].ready()
     assert loaded.state("auto:nf4") == "ready"
     change_to(loaded)
-    assert loaded.engine.model().name == OTHER
+    loaded.engine.change_model("you/third")
+    loaded.engine.cancel_change()
+    assert (loaded.engine.model().name, loaded.engine.model().number) == (OTHER, 2)
 
 
 def test_a_load_that_a_prompt_waits_for_is_not_cancelled_until_that_is_stopped(loaded):

@@ -1,9 +1,10 @@
 """A lane process without a model: speaks the worker's protocol, emits scripted tokens with scripted delays.
 
 `python tests/support/fake_lane.py LANE`; the script is JSON in FAKE_LANE, or in the file FAKE_LANE_FILE, which is read again for
-every answer; keyed by lane (or "*"): load_s, first_s, token_s, tokens, chunk (tokens per text event), fail_at, die_at
+every answer; keyed by lane (or "*") and by model (FAKE_MODEL): load_s, first_s, token_s, tokens, chunk (tokens per text event), fail_at, die_at
 (token numbers), say (the words to repeat), hello_s (delay before it says what it is), dies_at_start, hold_at (the token
-before which it waits, until a later script says otherwise or it is stopped), fork_at (the token from which it writes
+before which it waits, until a later script says otherwise or it is stopped), load_holds (it waits while it loads, until a later script
+says otherwise), load_fails (the sentence by which it does), fork_at (the token from which it writes
 other ids and the words fork_say), fails_on (a prompt that holds this text fails), score_fails (its sentence), score_dies, kld (what it says when it scores, repeated), margin (between its first and second choice).
 """
 
@@ -33,7 +34,7 @@ def emit(event: Event) -> None:
 def facts(lane: str) -> LaneFacts:
     four_bit = lane.endswith("nf4")
     return LaneFacts(
-        model_id="fake/model", revision=None, architecture="FakeForCausalLM", parameters=1000, device=lane.split(":")[0],
+        model_id=os.environ.get("FAKE_MODEL", "fake/model"), revision=None, architecture="FakeForCausalLM", parameters=1000, device=lane.split(":")[0],
         device_name="Fake processor", precision="NF4" if four_bit else "FP32", storage_dtype="uint8" if four_bit else "float32",
         compute_dtype="float32", quantization={"type": "nf4", "double": False} if four_bit else None, device_map=lane.split(":")[0],
         kernel="fake", threads=2, kept_16bit=("lm_head",) if four_bit else (), weights_bytes=600 if four_bit else 4000,
@@ -52,7 +53,7 @@ class FakeLane:
     def read_script(self) -> dict:
         path = os.environ.get("FAKE_LANE_FILE")
         scripts = json.loads(Path(path).read_text("utf-8") if path else os.environ.get("FAKE_LANE", "{}"))
-        return {**scripts.get("*", {}), **scripts.get(self.lane, {})}
+        return {**scripts.get("*", {}), **scripts.get(self.lane, {}), **scripts.get(os.environ.get("FAKE_MODEL"), {})}
 
     def read(self) -> None:
         for line in sys.stdin:
@@ -67,6 +68,12 @@ class FakeLane:
         if self.loaded:
             return
         load_s = self.script.get("load_s", 0.05)
+        while self.read_script().get("load_holds"):
+            emit(Loading("downloading", 2**29, 2**31, "bytes"))
+            time.sleep(0.02)
+        if sentence := self.read_script().get("load_fails"):
+            emit(Failed(None, sentence))
+            return
         for step in range(5):
             emit(Loading("reading weights", step, 5, "weights"))
             time.sleep(load_s / 5)
@@ -132,6 +139,8 @@ class FakeLane:
         while True:
             message = self.requests.get()
             self.load()
+            if not self.loaded:
+                continue
             if message["do"] == "generate":
                 self.generate(message["run_id"], message["request"])
             if message["do"] == "score":

@@ -35,14 +35,14 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 class FakeApp:
     """A served page over fake lanes; `script` says what the lanes do from their next answer on."""
 
-    def __init__(self, script_file: Path) -> None:
+    def __init__(self, script_file: Path, settings: Settings | None = None) -> None:
         from app import start_once
         from ui.build import build, launch_options
 
         self.script_file = script_file
         if not script_file.exists():
             self.script()
-        settings = Settings()
+        settings = settings or Settings()
         self.engine = Engine(settings, self._start_lane)
         self.demo = build(self.engine, start_once(self.engine))
         self.url = self.demo.launch(**launch_options(settings))[1].rstrip("/")
@@ -59,7 +59,7 @@ class FakeApp:
         self.demo.close(verbose=False)
 
     def _start_lane(self, lane: str, settings: Settings) -> LaneProcess:
-        return start_fake_lane(lane, settings, FAKE_LANE_FILE=str(self.script_file))
+        return start_fake_lane(lane, settings, FAKE_LANE_FILE=str(self.script_file), FAKE_MODEL=settings.model_id)
 
 
 def start_fake_lane(lane: str, settings: Settings, **env: str) -> LaneProcess:

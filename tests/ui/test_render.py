@@ -179,6 +179,9 @@ class StubEngine:
     def status(self) -> list[LaneStatus]:
         return [status(key="cpu:fp32", name="cpu:fp32", facts=FACTS)]
 
+    def statuses_of(self, comparison: Comparison) -> list[LaneStatus]:
+        return self.status()
+
     def submit(self, request, mode: str) -> Comparison:
         run = SimpleNamespace(id="r1", ended=False)
         return Comparison("c1", request, mode, {"cpu:fp32": run})
@@ -250,4 +253,4 @@ def test_a_bug_in_the_page_becomes_a_sentence_in_the_column():
 
 
 def test_the_stub_has_what_the_engine_has():
-    assert all(hasattr(Engine, name) for name in ("status", "submit", "events"))
+    assert all(hasattr(Engine, name) for name in ("status", "statuses_of", "submit", "events"))
