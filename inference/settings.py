@@ -22,6 +22,7 @@ VARIABLES: dict[str, str] = {
     "model_id": "MODEL_ID",
     "cpu_model_id": "CPU_MODEL_ID",
     "base_model_id": "BASE_MODEL_ID",
+    "allow_pickle": "ALLOW_PICKLE",
     "lanes": "LANES",
     "cache_dir": "CACHE_DIR",
     "cache_limit_gib": "CACHE_LIMIT",
@@ -55,6 +56,7 @@ class Settings:
     fast: tuple[str, ...] = fast.ALL
     base_model_id: str = ""
     models: tuple[str, ...] = ()
+    allow_pickle: bool = False
     fast_lost: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -70,7 +72,7 @@ class Settings:
 
     def for_model(self, name: str) -> Settings:
         """These settings with another model; what was said of the one before no longer holds."""
-        return replace(self, model_id=name, cpu_model_id="")
+        return replace(self, model_id=name, cpu_model_id="", base_model_id="")
 
     def model_for(self, lane: str) -> str:
         """The checkpoint that `lane` loads: CPU_MODEL_ID, if set, for the full-precision CPU lane."""
@@ -143,7 +145,7 @@ def _from_text(name: str, variable: str, text: str) -> object:
         return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
     if name in {"fast", "fast_lost"}:
         return fast.parse(text)
-    if name == "share":
+    if name in {"share", "allow_pickle"}:
         return _yes_or_no(variable, text)
     if name in {"threads", "port", "cache_limit_gib"}:
         try:

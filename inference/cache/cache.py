@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 KINDS = {
     "models": "restored checkpoint",
     "merged": "adapter merged into its base",
+    "converted": "checkpoint converted to safetensors",
     "shapes": "random weights of a shape",
     "quantized": "4-bit copy",
     "kernels": "compiled C products",

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inference.cache import manifest
+from inference.cache import made, manifest
 from inference.cache.cache import Cache
+from inference.cache.made import Made
 from inference.errors import InferenceError
-from inference.sources import files, made
+from inference.sources import files
 
 FORMAT = 1  # of what `merge.py` writes
 CONFIG, WEIGHTS = files.ADAPTER
@@ -130,9 +131,9 @@ def no_base(adapter: Adapter, error: InferenceError) -> InferenceError:
     return type(error)(f"{adapter.id} is an adapter, and its base {adapter.base} can't be had. Set BASE_MODEL_ID to it (a Hub id or a folder). ({error})")
 
 
-def merged(adapter: Adapter, base: Path, base_revision: str | None, cache: Cache) -> made.Made:
+def merged(adapter: Adapter, base: Path, base_revision: str | None, cache: Cache) -> Made:
     """Where the adapter merged into the base in folder `base` is kept, there or not."""
-    names = sorted(files.beside_weights([file.name for file in adapter.folder.iterdir()]))
-    own = {name: manifest.digest(adapter.folder / name) for name in (*names, WEIGHTS)}
+    texts = files.beside_weights([file.name for file in adapter.folder.iterdir()])
+    own = {name: manifest.digest(adapter.folder / name) for name in (*texts, WEIGHTS)}
     key = [FORMAT, own, adapter.base, base_revision, files.identity(base), importlib.metadata.version("peft")]
     return made.place(cache, "merged", adapter.id, [str(adapter.folder.resolve()), adapter.base], key)

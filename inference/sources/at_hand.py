@@ -11,14 +11,16 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from inference.cache import cache
+from inference.cache import cache, made
+from inference.cache.made import Made
 from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.settings import DEFAULT_MODEL, Settings
-from inference.sources import adapter, default_model, files, made, shapes
+from inference.sources import adapter, default_model, files, formats, shapes
 from inference.sources.adapter import Adapter
 from inference.sources.hub_cache import on_disk
 
+CONVERTED_FORMAT = 1  # of what `gguf.py` and `pickled.py` write
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -64,13 +66,13 @@ def at_hand(name: str, settings: Settings) -> Checkpoint | None:
     if name.startswith("shape:"):
         return _shape(name, settings)
     path = Path(name).expanduser()
-    if path.is_dir():
+    if path.exists():
         if entry := cache.of(settings).holding(path):
             entry.use()
-        return in_folder(Checkpoint(name, path), settings)
+        return whole(Checkpoint(name, path), settings)
     hub = HubName.of(name)
     if name.startswith(("/", ".", "~")) or hub.id.count("/") > 1:
-        raise InferenceError(f"There is no folder {name}. Set MODEL_ID to an existing folder or to a Hub id such as {DEFAULT_MODEL}.")
+        raise InferenceError(f"There is no folder or file {name}. Set MODEL_ID to an existing one or to a Hub id such as {DEFAULT_MODEL}.")
     if name == DEFAULT_MODEL:
         return _default(settings)
     pinned = hub.revision and COMMIT.fullmatch(hub.revision)  # a branch may have moved: the Hub is asked
@@ -80,20 +82,40 @@ def at_hand(name: str, settings: Settings) -> Checkpoint | None:
 def on_hub(hub: HubName, settings: Settings) -> Checkpoint | None:
     """The checkpoint in the Hub's own cache, if it is whole there and nothing need be made of it."""
     folder = on_disk(hub.id, hub.revision)
-    return in_folder(Checkpoint(hub.id, folder, folder.name), settings) if folder else None
+    return whole(Checkpoint(hub.id, folder, folder.name), settings) if folder else None
 
 
-def in_folder(found: Checkpoint, settings: Settings) -> Checkpoint | None:
-    """The checkpoint in a folder; None for an adapter that is still to be merged. Raises InferenceError where something is missing."""
-    if not adapter.is_adapter(found.folder):
+def whole(found: Checkpoint, settings: Settings) -> Checkpoint | None:
+    """The checkpoint in a folder or file; None for one that is still to be merged or converted. Raises InferenceError where it can't be one."""
+    if adapter.is_adapter(found.folder):
+        tuned = adapter_in(found, settings)
+        base = base_at_hand(tuned, settings)
+        if base is None:
+            return None
+        place = merged(tuned, base, settings)
+        place.entry.use()
+        return of_merged(tuned, base, place) if place.state is State.WHOLE else None
+    if found.folder.is_file():
+        formats.check_gguf(found.id, found.folder)
+    elif not formats.pickled(found.folder):
         return local(found, settings)
-    tuned = adapter_in(found, settings)
-    base = base_at_hand(tuned, settings)
-    if base is None:
-        return None
-    place = merged(tuned, base, settings)
+    elif not settings.allow_pickle:
+        raise formats.pickles_refused(found.id)
+    place = converted(found, settings)
     place.entry.use()
-    return of_merged(tuned, base, place) if place.state is State.WHOLE else None
+    return of_converted(found, place, settings) if place.state is State.WHOLE else None
+
+
+def converted(found: Checkpoint, settings: Settings) -> Made:
+    """Where a checkpoint of another format is kept as safetensors, there or not."""
+    key = [CONVERTED_FORMAT, files.identity(found.folder)]
+    return made.place(cache.of(settings), "converted", found.id, [str(found.folder.resolve())], key)
+
+
+def of_converted(found: Checkpoint, place: Made, settings: Settings) -> Checkpoint:
+    """The converted checkpoint, which is there."""
+    there = local(replace(found, folder=place.entry.path), settings)
+    return replace(there, note=place.note)
 
 
 def adapter_in(found: Checkpoint, settings: Settings) -> Adapter:
@@ -114,12 +136,12 @@ def base_at_hand(tuned: Adapter, settings: Settings) -> Checkpoint | None:
     return base
 
 
-def merged(tuned: Adapter, base: Checkpoint, settings: Settings) -> made.Made:
+def merged(tuned: Adapter, base: Checkpoint, settings: Settings) -> Made:
     """Where an adapter merged into its base is kept, there or not."""
     return adapter.merged(tuned, base.folder, base.revision, cache.of(settings))
 
 
-def of_merged(tuned: Adapter, base: Checkpoint, place: made.Made) -> Checkpoint:
+def of_merged(tuned: Adapter, base: Checkpoint, place: Made) -> Checkpoint:
     """The merged checkpoint, which is there."""
     note = "; ".join(filter(None, [place.note, base.note]))
     return Checkpoint(tuned.id, place.entry.path, tuned.revision, note, tuned.what, base.name)

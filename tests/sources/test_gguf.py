@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from inference.sources.gguf import parsed_once
+from inference.sources.formats import parsed_once
 
 
 def test_transformers_asks_gguf_for_what_is_read_once():

@@ -39,6 +39,11 @@ class Made:
         """What was written with it about how it came to be."""
         return str(json.loads((self.entry.path / NOTE).read_text())["note"])
 
+    @staticmethod
+    def write_note(out: Path, note: str) -> None:
+        """Keep `note` with the checkpoint that is written to `out`."""
+        (out / NOTE).write_text(json.dumps({"note": note}))
+
     @contextlib.contextmanager
     def writing(self, needed_bytes: int) -> Iterator[Path]:
         """The folder to write it into, put in place at the end; hold the entry's lock. Raises InferenceError where the disk is full."""
@@ -48,11 +53,6 @@ class Made:
             yield out
             manifest.seal(out, self.key)
             self.entry.put(out)
-
-
-def write_note(out: Path, note: str) -> None:
-    """Keep `note` with the checkpoint that is written to `out`."""
-    (out / NOTE).write_text(json.dumps({"note": note}))
 
 
 def place(cache: Cache, kind: str, name: str, of: list[str], key: Any) -> Made:

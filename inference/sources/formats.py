@@ -1,0 +1,156 @@
+"""Other formats -> a folder with safetensors, made once: a GGUF file, and a folder of pickles (pytorch_model.bin) where a setting allows it.
+
+In: the file or folder. Out: a checkpoint in our cache and what its weights were. A pickle can run code while it is read: only tensors are
+let through. Converting runs in the process that fetches; what a lane's process asks of a name is standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inference import machine
+from inference.cache.made import Made
+from inference.errors import InferenceError
+from inference.events import Loading, Report
+from inference.fast import first_line
+from inference.sources import files
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+MAGIC = b"GGUF"
+INDEX = "model.safetensors.index.json"
+SPARE_BYTES = 64 * 2**20  # beside the weights: tokenizer, configuration
+TOLD = 0.005  # of all weights; what fewer are stored as is not worth a word
+
+
+@contextlib.contextmanager
+def parsed_once() -> Iterator[None]:
+    """Lets transformers, which reads a file's 49,152 words three times and builds the table of tensor names 397 times, do each once."""
+    import gguf
+
+    functions = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map") if hasattr(gguf, name)}
+    for name, function in functions.items():
+        setattr(gguf, name, functools.cache(function))
+    try:
+        yield
+    finally:
+        for name, function in functions.items():
+            setattr(gguf, name, function)
+
+
+def check_gguf(name: str, file: Path) -> None:
+    """Raise InferenceError where `file` is no GGUF file of a whole model."""
+    with file.open("rb") as stream:
+        start = stream.read(len(MAGIC))
+    if start != MAGIC:
+        what = "a Git LFS pointer, not the file itself; run `git lfs pull`" if start == b"vers" else "no GGUF file; download it again"
+        raise InferenceError(f"{name} is {what}. MODEL_ID takes a model folder, a Hub id or a .gguf file.")
+    if "-of-" in file.stem:
+        raise InferenceError(
+            f"{name} is one of several parts of a model. Join them with llama.cpp's llama-gguf-split --merge and point MODEL_ID at the result."
+        )
+
+
+def write_gguf(name: str, file: Path, place: Made, report: Report) -> None:
+    """Write the model in `file` to `place`, whose lock the caller holds, with a note of what it was; raises InferenceError."""
+    import gguf
+
+    with parsed_once():
+        reader = gguf.GGUFReader(file)
+        count = sum(int(tensor.n_elements) for tensor in reader.tensors)
+        note = f"from a GGUF file, whose weights are {_kinds(reader)}; its tokenizer was rebuilt from that file"
+        machine.check_fits(f"Converting {name}", 4 * count, machine.ram_available_bytes(), "Take the model's safetensors, or a smaller model.")
+        with place.writing(4 * count + SPARE_BYTES) as out:
+            try:
+                convert_gguf(file, out, report)
+            except (ValueError, KeyError, NotImplementedError, RuntimeError, TypeError, ImportError) as error:
+                raise InferenceError(
+                    f"{name} is a GGUF file that this version of transformers can't read ({first_line(error)}). Point MODEL_ID at the model's safetensors."
+                ) from error
+            place.write_note(out, note)
+
+
+def _kinds(reader: Any) -> str:
+    """The types of a file's weights with their shares, the most frequent first."""
+    counts = Counter[str]()
+    for tensor in reader.tensors:
+        counts[tensor.tensor_type.name] += int(tensor.n_elements)
+    shares = [(kind, count / counts.total()) for kind, count in counts.most_common()]
+    return ", ".join(kind if share > 1 - TOLD else f"{kind} ({100 * share:.0f} %)" for kind, share in shares if share >= TOLD)
+
+
+def convert_gguf(file: Path, out: Path, report: Report, dtype: str | None = None) -> None:
+    """Write the model in `file` as a checkpoint with its tokenizer to `out`, in `dtype` or the smallest one that holds every value."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    with parsed_once():
+        report(Loading("restoring its tokenizer (once)", 1, 3, "steps"))
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+        report(Loading("restoring its weights (once)", 2, 3, "steps"))
+        read = getattr(torch, dtype) if dtype else torch.float32
+        model, info = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=read, output_loading_info=True)
+    if info["missing_keys"]:
+        raise ValueError(f"it lacks {sorted(info['missing_keys'])[0]}")
+    model.hf_quantizer = None
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    report(Loading("saving it to the cache (once)", 3, 3, "steps"))
+    (model if dtype else model.to(_smallest(model))).save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+
+def _smallest(model: PreTrainedModel) -> torch.dtype:
+    """The smallest dtype that holds every value of the model exactly."""
+    import torch
+
+    narrow = (torch.bfloat16, torch.float16)
+    return next((dtype for dtype in narrow if all(torch.equal(one.to(dtype).float(), one) for one in model.parameters())), torch.float32)
+
+
+def pickled(folder: Path) -> bool:
+    """Whether the weights that transformers would read from `folder` are pickles."""
+    return any(file.suffix == ".bin" for file in files.weights_files(folder))
+
+
+def pickles_refused(name: str) -> InferenceError:
+    """The sentence for pickles where they are not allowed."""
+    return InferenceError(
+        f"{name} has its weights as pickle files (pytorch_model.bin), which can run code when they are read. Save it again as safetensors "
+        "(from_pretrained, then save_pretrained), or set ALLOW_PICKLE=on if you trust whoever made it."
+    )
+
+
+def write_pickled(name: str, folder: Path, place: Made, report: Report) -> None:
+    """Write the model in `folder` to `place`, whose lock the caller holds, tensor for tensor; raises InferenceError for what isn't tensors alone."""
+    import torch
+    from safetensors.torch import save_file
+
+    sources = files.weights_files(folder)
+    with place.writing(sum(file.stat().st_size for file in sources) + SPARE_BYTES) as out:
+        weight_map: dict[str, str] = {}
+        for number, source in enumerate(sources, 1):
+            report(Loading("converting pickled weights (once)", number, len(sources), "files"))
+            try:
+                found = torch.load(source, map_location="cpu", weights_only=True, mmap=True)
+                tensors = {key: value.contiguous().clone() for key, value in found.items()}
+            except Exception as error:  # unpickling raises whatever the file makes it
+                raise InferenceError(
+                    f"{source.name} of {name} holds more than tensors, or is damaged, and was not read ({first_line(error)}). Save it again as safetensors."
+                ) from error
+            file = f"model-{number:05}-of-{len(sources):05}.safetensors"
+            save_file(tensors, out / file, {"format": "pt"})
+            weight_map |= dict.fromkeys(tensors, file)
+        (out / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+        for text in files.beside_weights([file.name for file in folder.iterdir()]):
+            shutil.copy(folder / text, out / text)
+        place.write_note(out, "from pickle files (.bin), read as tensors only")
