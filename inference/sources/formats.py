@@ -64,19 +64,19 @@ def write_gguf(name: str, file: Path, place: Made, report: Report) -> None:
     """Write the model in `file` to `place`, whose lock the caller holds, with a note of what it was; raises InferenceError."""
     import gguf
 
-    with parsed_once():
-        reader = gguf.GGUFReader(file)
-        count = sum(int(tensor.n_elements) for tensor in reader.tensors)
-        note = f"from a GGUF file, whose weights are {_kinds(reader)}; its tokenizer was rebuilt from that file"
-        machine.check_fits(f"Converting {name}", 4 * count, machine.ram_available_bytes(), "Take the model's safetensors, or a smaller model.")
-        with place.writing(4 * count + SPARE_BYTES) as out:
-            try:
+    try:
+        with parsed_once():
+            reader = gguf.GGUFReader(file)
+            needed = 4 * sum(int(tensor.n_elements) for tensor in reader.tensors) + SPARE_BYTES
+            machine.check_fits(f"Converting {name}", needed, machine.ram_available_bytes(), "Take the model's safetensors, or a smaller model.")
+            with place.writing(needed) as out:
                 convert_gguf(file, out, report)
-            except (ValueError, KeyError, NotImplementedError, RuntimeError, TypeError, ImportError) as error:
-                raise InferenceError(
-                    f"{name} is a GGUF file that this version of transformers can't read ({first_line(error)}). Point MODEL_ID at the model's safetensors."
-                ) from error
-            place.write_note(out, note)
+                place.write_note(out, f"from a GGUF file, whose weights are {_kinds(reader)}; its tokenizer was rebuilt from that file")
+    except (ValueError, KeyError, IndexError, NotImplementedError, RuntimeError, TypeError, ImportError) as error:
+        raise InferenceError(
+            f"{name} is a GGUF file that can't be read ({first_line(error)}). Copy it again if it may be cut short; "
+            "of a kind that transformers doesn't know, point MODEL_ID at the model's safetensors instead."
+        ) from error
 
 
 def _kinds(reader: Any) -> str:

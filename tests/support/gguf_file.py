@@ -1,0 +1,55 @@
+"""A tiny Llama checkpoint as a GGUF file, as llama.cpp's converter writes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+from safetensors.torch import load_file
+
+
+def write_gguf(checkpoint: Path, file: Path, kind: gguf.GGMLQuantizationType, architecture: str = "llama") -> Path:
+    """`checkpoint`, its matrices stored as `kind`, as the GGUF file `file`."""
+    config = json.loads((checkpoint / "config.json").read_text())
+    writer = gguf.GGUFWriter(file, architecture)
+    writer.add_name("tiny")
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_dimension_count(config["head_dim"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    writer.add_vocab_size(config["vocab_size"])
+    _add_tokenizer(writer, checkpoint, config["vocab_size"])
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])
+    for name, tensor in load_file(checkpoint / "model.safetensors").items():
+        values = tensor.float().numpy()
+        for part, heads in (("q_proj", config["num_attention_heads"]), ("k_proj", config["num_key_value_heads"])):
+            if part in name:
+                values = values.reshape(heads, 2, -1, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
+        stored = kind if values.ndim > 1 else gguf.GGMLQuantizationType.F32
+        writer.add_tensor(names.get_name(name, (".weight",)), gguf.quantize(np.ascontiguousarray(values), stored), raw_dtype=stored)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def _add_tokenizer(writer: gguf.GGUFWriter, checkpoint: Path, rows: int) -> None:
+    found: dict[str, Any] = json.loads((checkpoint / "tokenizer.json").read_text())
+    ids = {**found["model"]["vocab"], **{token["content"]: token["id"] for token in found["added_tokens"]}}
+    by_id = {id: token for token, id in ids.items()}
+    special = {token["id"] for token in found["added_tokens"]}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list([by_id.get(id, f"[unused{id}]") for id in range(rows)])
+    writer.add_token_types([gguf.TokenType.CONTROL if id in special else gguf.TokenType.NORMAL for id in range(rows)])
+    writer.add_token_merges([" ".join(pair) if isinstance(pair, list) else pair for pair in found["model"]["merges"]])
+    for add, id in ((writer.add_bos_token_id, 0), (writer.add_eos_token_id, 1), (writer.add_pad_token_id, 2)):
+        add(id)
