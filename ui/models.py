@@ -87,7 +87,9 @@ def _progress(lanes: Iterable[LaneStatus]) -> str:
     loading = next((lane.progress for lane in kept if lane.progress), None)
     words, detail = loading_words(loading)
     bar = (
-        f'<progress max="{loading.total:.0f}" value="{loading.done:.0f}" aria-label="Loaded"></progress>' if loading and loading.total else "<progress></progress>"
+        f'<progress max="{loading.total:.0f}" value="{loading.done:.0f}" aria-label="Loaded"></progress>'
+        if loading and loading.total
+        else "<progress></progress>"
     )
     return f'{bar}<div class="status"><span role="status" aria-live="polite">{escape(words)}</span><span class="clock" aria-hidden="true">{escape(detail)}</span></div>'
 
