@@ -104,10 +104,10 @@ def test_nothing_that_an_old_process_says_reaches_the_new_lanes(loaded, said):
     assert loaded.engine.status() == before and len(loaded.starts) == 2
 
 
-def test_the_full_precision_lane_s_own_copy_is_of_one_model_and_comes_back_with_it():
-    stage = Stage(first := Settings(model_id="you/tuned", cpu_model_id="you/tuned-merged"))
+def test_what_is_set_for_one_model_alone_is_not_the_next_one_s_and_comes_back_with_it():
+    stage = Stage(first := Settings(model_id="you/tuned", cpu_model_id="you/tuned-merged", base_model_id="you/base"))
     change_to(stage)
-    assert [stage.started_with.model_for(lane) for lane in ("cpu:nf4", "cpu:fp32")] == [OTHER] * 2
+    assert [stage.started_with.model_for(lane) for lane in ("cpu:nf4", "cpu:fp32")] == [OTHER] * 2 and not stage.started_with.base_model_id
     change_to(stage, "you/tuned")
     assert stage.started_with == first
     stage.engine.close()
