@@ -22,10 +22,11 @@ from inference.engine.engine import Engine
 from inference.errors import WrongArguments
 from inference.events import Request
 from inference.quality.prompts import quality_of_prompts
-from inference.quality.scorer import choose, pieces, quality_of, text_spans
+from inference.quality.scorer import choose, pieces, quality_of, shown_of, text_spans
+from inference.quality.survival import base_of, survival
 from inference.record.export import quality_as_json
 from inference.record.quality import quality_table
-from inference.record.scores import Quality
+from inference.record.scores import NoSurvival, Quality
 from inference.series.prompts import LeftOut, read_prompts
 from inference.settings import Settings
 
@@ -41,6 +42,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=("chat", "raw"), default="chat", help="for --prompts")
     parser.add_argument("--max-new-tokens", type=int, default=50, help="for --prompts")
     parser.add_argument("--reference-model", metavar="MODEL", help="another checkpoint for the FP32 CPU lane (CPU_MODEL_ID)")
+    parser.add_argument("--base", metavar="MODEL", default="", help="the model that this one was tuned from, for the survival (an adapter names its own)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there; - for stdout, and then nothing else")
     parser.set_defaults(command=run)
     return parser
@@ -59,21 +61,25 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
         _say(words)
     began = time.perf_counter()
     with Engine(settings) as engine, RssWatch(engine) as watch:
-        found = measure_text(engine, text) if options.text else quality_of_prompts(engine, prompts, pattern, _say)
+        found = measure_text(engine, text, options.base) if options.text else quality_of_prompts(engine, prompts, pattern, _say, options.base)
     beside = {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above(), "ram_peak": watch.peak()}
     text_of_json = json.dumps({"quality": {**quality_as_json(found), **beside}}, ensure_ascii=False)
     print(text_of_json if options.json == "-" else quality_table(found, watch.above()), flush=True)
     written = options.json in (None, "-") or output.put(options.json, text_of_json + "\n")
-    return 0 if written and not found.unanswered else FAILED
+    lacks_survival = bool(options.base) and isinstance(found.survival, NoSurvival)
+    return 0 if written and not found.unanswered and not lacks_survival else FAILED
 
 
-def measure_text(engine: Engine, text: str) -> Quality:
-    """`quality` of an engine's lanes on a text."""
+def measure_text(engine: Engine, text: str, base: str = "") -> Quality:
+    """`quality` of an engine's lanes on a text, with the survival where a `base` is named or known."""
     reference, others = choose(engine)
     spans = text_spans(reference, others, text)
     began = time.perf_counter()
     found = list(pieces(reference, others, spans, _say))
-    return replace(quality_of(reference, others, found, "text"), scoring_s=time.perf_counter() - began)
+    quality = replace(quality_of(reference, others, found, "text"), scoring_s=time.perf_counter() - began)
+    if base := base or base_of([reference, *others]) or "":
+        quality = replace(quality, survival=survival(base, reference, shown_of(others), (spans, found), text, _say))
+    return quality
 
 
 class RssWatch:

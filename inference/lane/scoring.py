@@ -50,6 +50,7 @@ def score(
         raise InferenceError(f"{lane} is answered by another program here, which can't score. Use another lane.")
     if len(request.ids) > source.context_length:
         raise InferenceError(f"{len(request.ids)} tokens are to be scored at once; this model takes {source.context_length}. Score a shorter text.")
+    _check_rows(model, tokenizer, request.ids)
     columns, vocabulary = _Columns(), 0
     for start, logits in logit_blocks(model, request.ids, request.first, request.last):
         if should_stop():
@@ -94,6 +95,16 @@ def _trunk_gives(trunk: torch.nn.Module, output: object) -> Iterator[None]:
         del trunk.forward
         if own is not None:
             trunk.forward = own
+
+
+def _check_rows(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ids: tuple[int, ...]) -> None:
+    rows, largest = model.get_input_embeddings().weight.shape[0], max(ids)
+    if largest >= rows:
+        name = tokenizer.convert_ids_to_tokens(largest)
+        raise InferenceError(
+            f"Token {largest}{f' ({name!r})' if name else ''} is to be scored, and this model has {rows} rows of embeddings, so it knows no such token. "
+            "Use models with the same added tokens."
+        )
 
 
 def _check_finite(logits: torch.Tensor, lane: str, start: int) -> None:
@@ -143,7 +154,7 @@ def _block(file: Path, shape: tuple[int, int], start: int, rows: int, new: bool 
     elif (found := file.stat().st_size) != whole:
         raise InferenceError(
             f"The lanes' vocabularies differ: {found // (4 * shape[0])} tokens in the reference lane, {shape[1]} in this one, so their "
-            "probabilities can't be compared. Use the same vocabulary in MODEL_ID and CPU_MODEL_ID."
+            "probabilities can't be compared. Use models of one vocabulary."
         )
     return np.memmap(file, np.float32, "r+", start * shape[1] * 4, (rows, shape[1]))
 

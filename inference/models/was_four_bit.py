@@ -6,7 +6,6 @@ In: a folder. Out: what was found in its safetensors files, as shares of matrice
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -19,6 +18,7 @@ import numpy as np
 
 from inference.sources import default_model
 from inference.sources.files import weights_files
+from inference.sources.headers import tensors_in
 
 MOST_VALUES = 16
 BLOCKS = (64, 32)  # in storage order, so along a row; what holds for 64 holds for 32
@@ -85,7 +85,7 @@ class _Matrix(NamedTuple):
 def found(folder: Path, most_bytes: int = IN_ALL) -> Found | None:
     """What the checkpoint's values tell, None where they are ordinary; where they are more than `most_bytes`, an even share of them is read.
 
-    Raises OSError or ValueError for files that can't be read.
+    Raises InferenceError for files that can't be read.
     """
     with ExitStack() as opened:
         files = [opened.enter_context(file.open("rb")) for file in weights_files(folder) if file.suffix == ".safetensors"]
@@ -128,10 +128,9 @@ def _bytes(matrices: Iterable[_Matrix]) -> int:
 
 
 def _matrices(file: BinaryIO) -> Iterator[_Matrix]:
-    length = int.from_bytes(file.read(8), "little")
-    for name, tensor in json.loads(file.read(length)).items():
-        if name != "__metadata__" and len(tensor["shape"]) > 1 and tensor["dtype"] in WORDS:
-            yield _Matrix(file.fileno(), 8 + length + tensor["data_offsets"][0], math.prod(tensor["shape"]), WORDS[tensor["dtype"]])
+    for tensor in tensors_in(Path(file.name)).values():
+        if len(tensor.shape) > 1 and tensor.dtype in WORDS:
+            yield _Matrix(file.fileno(), tensor.offset, tensor.count, WORDS[tensor.dtype])
 
 
 def _can_tell(sample: np.ndarray) -> bool:

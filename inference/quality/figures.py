@@ -75,16 +75,17 @@ def figures(positions: Positions) -> Figures:
     moved = positions.nll_other - positions.nll_reference
     ratio = math.exp(float(moved.mean()))
     agreement = float(positions.same_best.mean())
-    kld, moved_se = positions.kld, _standard_error(moved)
+    kld, moved_se = positions.kld, standard_error(moved)
     return Figures(
-        positions=n, kld_mean=float(kld.mean()), kld_se=_standard_error(kld), kld_median=float(np.median(kld)), kld_p99=float(np.percentile(kld, 99)),
+        positions=n, kld_mean=float(kld.mean()), kld_se=standard_error(kld), kld_median=float(np.median(kld)), kld_p99=float(np.percentile(kld, 99)),
         kld_max=float(kld.max()), top1_agreement=agreement, top1_se=math.sqrt(agreement * (1 - agreement) / n),
         ppl_reference=math.exp(float(positions.nll_reference.mean())), ppl_other=math.exp(float(positions.nll_other.mean())),
         ppl_ratio=ratio, ppl_ratio_se=None if moved_se is None else ratio * moved_se,
     )  # fmt: skip
 
 
-def _standard_error(values: np.ndarray) -> float | None:
+def standard_error(values: np.ndarray) -> float | None:
+    """Of the mean of (n,) values taken for independent; None where there is one."""
     return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
 
 

@@ -15,6 +15,7 @@ from inference.errors import InferenceError
 from inference.events import Request
 from inference.quality.answers import answer_span, fork_of
 from inference.quality.scorer import NotScored, Piece, Say, Scorer, choose, pieces, quality_of, shown_of
+from inference.quality.survival import base_of, survival
 from inference.record.missing import what_happened
 from inference.record.scores import Answers, Flips, PromptFork, Quality, Unanswered
 from inference.series.expected import WAYS, flips
@@ -33,8 +34,11 @@ class Answered:
     pieces: tuple[Piece, ...] = ()
 
 
-def quality_of_prompts(engine: Engine, prompts: Sequence[Prompt], request: Request, say: Say) -> Quality:
-    """`quality` over the answers to a file; raises InferenceError where not one prompt could be answered and scored."""
+def quality_of_prompts(engine: Engine, prompts: Sequence[Prompt], request: Request, say: Say, base: str = "") -> Quality:
+    """`quality` over the answers to a file, with the survival where a `base` is named or known.
+
+    Raises InferenceError where not one prompt could be answered and scored.
+    """
     reference, others = choose(engine)
     left_out: list[Unanswered] = []
 
@@ -47,10 +51,15 @@ def quality_of_prompts(engine: Engine, prompts: Sequence[Prompt], request: Reque
     if not scored:
         raise InferenceError(f"Not one prompt could be answered and scored. {left_out[0].words() if left_out else ''}")
     shown = shown_of(others)
-    found = quality_of(reference, others, [piece for each in scored for piece in each.pieces], "prompts")
+    found = [piece for each in scored for piece in each.pieces]
+    quality = quality_of(reference, others, found, "prompts")
     forks = [_fork(each, shown, reference) for each in scored]
+    kept = None
+    if base := base or base_of([reference, *others]) or "":
+        spans, text = [each.pieces[0].span for each in scored], "\n".join(prompts[each.index].text for each in scored)
+        kept = survival(base, reference, shown, (spans, found), text, say)
     return replace(
-        found, answers=_answers(forks), expected=_expected(prompts, scored, reference.key, shown.key), unanswered=tuple(left_out)
+        quality, answers=_answers(forks), expected=_expected(prompts, scored, reference.key, shown.key), unanswered=tuple(left_out), survival=kept
     )  # fmt: skip
 
 

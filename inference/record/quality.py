@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from inference.record import grid
 from inference.record.scale import USUAL
-from inference.record.scores import ENOUGH_POSITIONS, Figures, Flips, NoQuality, Quality
+from inference.record.scores import ENOUGH_POSITIONS, Figures, Flips, NoQuality, NoSurvival, Quality, Survival
 from inference.units import size
 
 
@@ -25,6 +25,8 @@ def quality_table(found: Quality | NoQuality, ram_above_model: Mapping[str, int]
         lines += ["", name, grid.text([(f"  {title}", words) for title, words in figure_rows(figures)])]
     for way, flips in (found.expected or {}).items():
         lines += ["", _flips_words(found, way, flips)]
+    if found.survival:
+        lines += ["", survival_words(found, found.survival)]
     if answers := found.answers:
         lines += ["", f"answers: {answers.identical} of {answers.n} identical; of the others {answers.near_ties} part at a near tie"]
     if found.unanswered:
@@ -44,6 +46,17 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
         ("same first choice", f"{agreement:.2f}{_error(error)} %"),
         ("perplexity ratio", f"{found.ppl_ratio:.4f}{_error(found.ppl_ratio_se)} ({found.ppl_other:.2f} against {found.ppl_reference:.2f})"),
     ]
+
+
+def survival_words(found: Quality, kept: Survival | NoSurvival) -> str:
+    """The ratio with what it is of, or why there is none."""
+    if isinstance(kept, NoSurvival):
+        return f"no survival: {kept.base}: {kept.error}"
+    return (
+        f"survival: {_number(kept.ratio)}{_error(kept.ratio_se)}: {found.other} is {_number(found.figures.kld_mean)} nat from the fine-tune, and the fine-tune "
+        f"{_number(kept.base_kld_mean)}{_error(kept.base_kld_se)} nat from its base, {kept.base}\n"
+        "  (near 1, 4 bits moved the model as far as fine-tuning did; errors by the delta method over the same positions)"
+    )
 
 
 def _flips_words(found: Quality, way: str, flips: Flips) -> str:

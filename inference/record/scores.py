@@ -113,11 +113,30 @@ class Flips:
 
 
 @dataclass(frozen=True)
+class Survival:
+    """`ratio` is kld(fine-tune, 4-bit) / kld(fine-tune, `base`), both in nats over the same positions: near 1, 4 bits moved it as far as tuning did."""
+
+    base: str
+    ratio: float
+    ratio_se: float | None
+    base_kld_mean: float
+    base_kld_se: float | None
+
+
+@dataclass(frozen=True)
+class NoSurvival:
+    """Why there is no survival though a base is known, in a sentence."""
+
+    base: str
+    error: str
+
+
+@dataclass(frozen=True)
 class Quality:
     """The figures of `other` (the first 4-bit lane, else the first) against `reference`, and under `lanes` of each.
 
     `source` is text, answer or prompts; `first_divergence` is of one answer, `answers`, `expected` (by way of being right)
-    and `unanswered` of a prompts file, `scoring_s` of a text.
+    and `unanswered` of a prompts file, `scoring_s` of a text. `survival` is of `other`, where the model's base is known.
     """
 
     figures: Figures
@@ -132,6 +151,7 @@ class Quality:
     expected: Mapping[str, Flips] | None = None
     unanswered: tuple[Unanswered, ...] = ()
     scoring_s: float | None = None
+    survival: Survival | NoSurvival | None = None
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,11 @@ def test_logits_that_are_not_finite_are_told_with_their_position(tiny, tmp_path)
         score(*scorer(lane), "r", ScoreRequest(ids, 1, len(ids)))
 
 
+def test_a_token_that_the_model_has_no_row_for_is_refused_by_its_number(tiny):
+    with pytest.raises(InferenceError, match="Token 515 is to be scored, and this model has 512 rows"):
+        score(*scorer(loaded_lane("cpu:fp32", str(tiny))), "r", ScoreRequest((5, 6, 515, 7), 1, 4))
+
+
 def test_more_tokens_than_the_context_are_refused(tiny):
     with pytest.raises(InferenceError, match="600 tokens"):
         score(*scorer(loaded_lane("cpu:fp32", str(tiny))), "r", ScoreRequest((5,) * 600, 1, 500))

@@ -41,7 +41,7 @@ VERDICT = {"pairs", "device_effect", "precision_effect", "identical", "first_div
 PAIR = {"reference", "other", "total", "decode", "ttft", "load", "memory", "identical", "first_divergence"}
 QUALITY = {
     "positions", "kld_mean", "kld_se", "kld_median", "kld_p99", "kld_max", "top1_agreement", "top1_se", "ppl_reference", "ppl_other", "ppl_ratio",
-    "ppl_ratio_se", "reference", "other", "source", "rows", "vocabulary", "lanes", "first_divergence", "answers", "expected", "unanswered", "scoring_s",
+    "ppl_ratio_se", "reference", "other", "source", "rows", "vocabulary", "lanes", "first_divergence", "answers", "expected", "unanswered", "scoring_s", "survival",
 }  # fmt: skip
 FORK = {"index", "margin", "near_tie", "reference_id", "other_id", "top_reference", "top_other", "before", "reference", "other"}
 

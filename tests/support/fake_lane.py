@@ -5,7 +5,8 @@ every answer; keyed by lane (or "*") and by model (FAKE_MODEL): load_s, first_s,
 (token numbers), say (the words to repeat), hello_s (delay before it says what it is), dies_at_start, hold_at (the token
 before which it waits, until a later script says otherwise or it is stopped), load_holds (it waits while it loads, until a later script
 says otherwise), load_fails (the sentence by which it does), fork_at (the token from which it writes
-other ids and the words fork_say), fails_on (a prompt that holds this text fails), score_fails (its sentence), score_dies, kld (what it says when it scores, repeated), margin (between its first and second choice).
+other ids and the words fork_say), fails_on (a prompt that holds this text fails), score_fails (its sentence), score_dies, text_ids (what a text is turned into),
+base (of its model), kld (what it says when it scores, repeated), margin (between its first and second choice).
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ def emit(event: Event) -> None:
     print(encode(event), flush=True)
 
 
-def facts(lane: str) -> LaneFacts:
+def facts(lane: str, base: str | None = None) -> LaneFacts:
     four_bit = lane.endswith("nf4")
     return LaneFacts(
         model_id=os.environ.get("FAKE_MODEL", "fake/model"), revision=None, architecture="FakeForCausalLM", parameters=1000, device=lane.split(":")[0],
         device_name="Fake processor", precision="NF4" if four_bit else "FP32", storage_dtype="uint8" if four_bit else "float32",
         compute_dtype="float32", quantization={"type": "nf4", "double": False} if four_bit else None, device_map=lane.split(":")[0],
         kernel="fake", threads=2, kept_16bit=("lm_head",) if four_bit else (), weights_bytes=600 if four_bit else 4000,
-        context_length=2048, has_chat_template=True,
+        context_length=2048, has_chat_template=True, base=base,
     )  # fmt: skip
 
 
@@ -77,7 +78,7 @@ class FakeLane:
         for step in range(5):
             emit(Loading("reading weights", step, 5, "weights"))
             time.sleep(load_s / 5)
-        emit(Loaded(facts(self.lane), LoadFigures(load_s, {"read": load_s}, peak_ram_bytes=10_000_000)))
+        emit(Loaded(facts(self.lane, self.script.get("base")), LoadFigures(load_s, {"read": load_s}, peak_ram_bytes=10_000_000)))
         self.loaded = True
 
     def generate(self, run_id: str, request: dict) -> None:
@@ -117,6 +118,9 @@ class FakeLane:
             os.kill(os.getpid(), signal.SIGKILL)
         if "score_fails" in script:
             emit(Failed(run_id, script["score_fails"]))
+            return
+        if request["text"]:
+            emit(Scored(run_id, tuple(script.get("text_ids", range(10, 30)))))
             return
         ids = tuple(request["ids"][request["first"] : request["last"]])
         words = [script.get("say") or WORDS[(token - 11) % len(WORDS)] + " " for token in ids]
