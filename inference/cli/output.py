@@ -20,10 +20,9 @@ from inference.record.model import Record
 
 def check_targets(options: argparse.Namespace) -> None:
     """Raise WrongArguments before anything runs where a file could not be written."""
-    for flag, name in (("--csv", options.csv), ("--markdown", options.markdown)):
-        if name == "-":
+    for flag, name in (("--json", options.json), ("--csv", getattr(options, "csv", None)), ("--markdown", options.markdown)):
+        if name == "-" and flag != "--json":
             raise WrongArguments(f"{flag} can't go to stdout, only --json can. Name a file.")
-    for name in (options.json, options.csv, options.markdown):
         check_file(name)
 
 

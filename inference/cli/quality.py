@@ -25,7 +25,7 @@ from inference.quality.prompts import quality_of_prompts
 from inference.quality.scorer import choose, pieces, quality_of, shown_of, text_spans
 from inference.quality.survival import base_of, survival
 from inference.record.export import quality_as_json
-from inference.record.quality import quality_table
+from inference.record.quality import quality_markdown, quality_table
 from inference.record.scores import NoSurvival, Quality
 from inference.series.prompts import LeftOut, read_prompts
 from inference.settings import Settings
@@ -44,6 +44,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--reference-model", metavar="MODEL", help="another checkpoint for the FP32 CPU lane (CPU_MODEL_ID)")
     parser.add_argument("--base", metavar="MODEL", default="", help="the model that this one was tuned from, for the survival (an adapter names its own)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there; - for stdout, and then nothing else")
+    parser.add_argument("--markdown", metavar="FILE", help="write the figures there, ready for a model card")
     parser.set_defaults(command=run)
     return parser
 
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     text, prompts, skipped = (_read(options.text), [], LeftOut()) if options.text else ("", *read_prompts(Path(options.prompts)))
     pattern = Request(max((prompt.text for prompt in prompts), key=len, default="-"), format=options.format, max_new_tokens=options.max_new_tokens)
     pattern.check()  # the longest, before a lane is loaded for any
-    output.check_file(options.json)
+    output.check_targets(options)
     for words in skipped.words():
         _say(words)
     began = time.perf_counter()
@@ -66,6 +67,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     text_of_json = json.dumps({"quality": {**quality_as_json(found), **beside}}, ensure_ascii=False)
     print(text_of_json if options.json == "-" else quality_table(found, watch.above()), flush=True)
     written = options.json in (None, "-") or output.put(options.json, text_of_json + "\n")
+    written &= not options.markdown or output.put(options.markdown, quality_markdown(found, settings.model_id))
     lacks_survival = bool(options.base) and isinstance(found.survival, NoSurvival)
     return 0 if written and not found.unanswered and not lacks_survival else FAILED
 

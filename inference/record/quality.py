@@ -1,4 +1,4 @@
-"""The record's `quality` -> its table for people: the figures of each lane, what they rest on, and what is usual.
+"""The record's `quality` -> its table for people, or Markdown: the figures of each lane, what they rest on, and what is usual.
 
 In: the record's `quality`. Out: text. Measures nothing.
 """
@@ -12,6 +12,8 @@ from inference.record.scale import USUAL
 from inference.record.scores import ENOUGH_POSITIONS, Figures, Flips, NoQuality, NoSurvival, Quality, Survival
 from inference.units import size
 
+TOO_FEW = f"Fewer than {ENOUGH_POSITIONS} positions: too few for a verdict."
+
 
 def quality_table(found: Quality | NoQuality, ram_above_model: Mapping[str, int] | None = None) -> str:
     """The figures for people, and what they rest on; the sentence where there are none. `ram_above_model` is in bytes, by lane."""
@@ -20,21 +22,34 @@ def quality_table(found: Quality | NoQuality, ram_above_model: Mapping[str, int]
     positions = found.figures.positions
     lines = [f"{found.other} against {found.reference}, on {found.source}: {positions} positions, up to {found.rows} rows at once"]
     if not found.figures.enough:
-        lines.append(f"Fewer than {ENOUGH_POSITIONS} positions: too few for a verdict.")
+        lines.append(TOO_FEW)
     for name, figures in found.lanes.items():
         lines += ["", name, grid.text([(f"  {title}", words) for title, words in figure_rows(figures)])]
-    for way, flips in (found.expected or {}).items():
-        lines += ["", _flips_words(found, way, flips)]
-    if found.survival:
-        lines += ["", survival_words(found, found.survival)]
-    if answers := found.answers:
-        lines += ["", f"answers: {answers.identical} of {answers.n} identical; of the others {answers.near_ties} part at a near tie"]
-    if found.unanswered:
-        lines += ["", *(row.words() for row in found.unanswered)]
+    for words in _remarks(found):
+        lines += ["", words]
     lines += ["", "for scale:", *(f"  {usual.words()}" for usual in USUAL)]
     if ram_above_model:
         lines += ["", "memory above the loaded model: " + ", ".join(f"{name} {size(value)}" for name, value in ram_above_model.items())]
     return "\n".join(lines)
+
+
+def quality_markdown(found: Quality, model: str) -> str:
+    """The same as a section for a model card."""
+    rows = [[grid.bold(cells[0][0]), *(words for _, words in cells)] for cells in zip(*map(figure_rows, found.lanes.values()), strict=True)]
+    basis = f"Model {model}, against {found.reference}, on {found.source}: {found.figures.positions} positions."
+    few = [] if found.figures.enough else [TOO_FEW]
+    remarks = [grid.escape(words) for words in (basis, *few, *_remarks(found))]
+    return "\n\n".join(["## What quantization changed, measured", remarks[0], grid.markdown([["", *found.lanes], *rows]), *remarks[1:]]) + "\n"
+
+
+def _remarks(found: Quality) -> list[str]:
+    """What is to be said beside the figures, a paragraph each."""
+    lines = [_flips_words(found, way, flips) for way, flips in (found.expected or {}).items()]
+    if found.survival:
+        lines.append(survival_words(found, found.survival))
+    if answers := found.answers:
+        lines.append(f"answers: {answers.identical} of {answers.n} identical; of the others {answers.near_ties} part at a near tie")
+    return [*lines, *(row.words() for row in found.unanswered)]
 
 
 def figure_rows(found: Figures) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ from inference.events import Request
 from inference.quality import survival
 from inference.quality.prompts import quality_of_prompts
 from inference.record.export import quality_as_json
-from inference.record.quality import quality_table
+from inference.record.quality import quality_markdown, quality_table
 from inference.record.scores import NoSurvival
 from inference.series.prompts import Prompt
 from inference.settings import Settings
@@ -108,6 +108,14 @@ def test_a_base_that_a_lane_knows_need_not_be_named(measure):
     assert settings.model_id == quality.survival.base == "its/base"
 
 
+def test_the_markdown_for_a_model_card_has_the_figures_the_survival_and_what_they_rest_on(measure):
+    quality, _ = measure(BASE, name="some/base|x")
+    told = quality_markdown(quality, "me/tuned*")
+    assert "Model me/tuned\\*, against cpu:fp32, on prompts: 6 positions." in told and "too few for a verdict" in told
+    assert "|  | cpu:nf4 |" in told and "| **divergence, mean** | 0.4167 ±" in told
+    assert "survival: 0.4167 ±" in told and "its base, some/base\\|x<br>" in told and "answers: 2 of 2 identical" in told
+
+
 def test_where_no_base_is_known_none_is_loaded(measure):
     quality, opened = measure(BASE, name="")
     assert quality.survival is None and len(opened) == 1 and "survival" not in quality_table(quality)
@@ -122,8 +130,10 @@ def test_the_command_fails_where_the_survival_that_was_asked_for_is_not_to_be_ha
     for module in (survival, quality_command):
         monkeypatch.setattr(module, "Engine", open_engine)
     (tmp_path / "t.txt").write_text("hello " * 30)
-    assert command_line.main(["quality", "--text", str(tmp_path / "t.txt"), "--model", "tuned", "--lanes", ",".join(LANES), "--base", "some/base"]) == code
-    assert ("survival: 0.5" in capsys.readouterr().out) is (code == 0)
+    what = ["--text", str(tmp_path / "t.txt"), "--model", "tuned", "--base", "some/base", "--markdown", str(tmp_path / "q.md")]
+    assert command_line.main(["quality", *what, "--lanes", ",".join(LANES)]) == code
+    for told in (capsys.readouterr().out, (tmp_path / "q.md").read_text()):
+        assert ("survival: 0.5" in told) is (code == 0) and "survival: " in told
 
 
 # ---- small models
