@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import transformers
-from transformers import CONFIG_MAPPING, AutoConfig, GenerationConfig, PretrainedConfig
+from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, GenerationConfig, PretrainedConfig
 
 from inference.errors import InferenceError
 from inference.fast import first_line
@@ -31,13 +31,14 @@ def read_config(checkpoint: Checkpoint) -> PretrainedConfig:
     """The configuration; raises InferenceError for a model that transformers doesn't know by itself, and for a file that is not what it should be."""
     check_files(checkpoint, TEXTS[:1])
     found = json.loads((checkpoint.folder / "config.json").read_bytes())
-    kind, own_code = found.get("model_type"), found.get("auto_map")
+    kind, own_code = found.get("model_type"), found.get("auto_map") or {}
+    needs_own_code = InferenceError(
+        f"{checkpoint.id} needs code of its own (auto_map in its config.json, model type {kind}), which is never run here. "
+        "Choose a model whose type transformers knows by itself."
+    )
     if kind not in CONFIG_MAPPING:
         if own_code:
-            raise InferenceError(
-                f"{checkpoint.id} needs code of its own (auto_map in its config.json, model type {kind}), which is never run here. "
-                "Choose a model whose type transformers knows by itself."
-            )
+            raise needs_own_code
         if kind is None:
             raise InferenceError(f"The config.json of {checkpoint.id} names no model_type. Save the model again with save_pretrained.")
         raise InferenceError(
@@ -45,9 +46,12 @@ def read_config(checkpoint: Checkpoint) -> PretrainedConfig:
             "Upgrade it (pip install -U transformers), or choose another model."
         )
     try:
-        return AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
     except Exception as error:  # a configuration's own checks raise many kinds
         raise InferenceError(f"The config.json of {checkpoint.id} can't be used ({first_line(error)}). Save the model again with save_pretrained.") from error
+    if "AutoModelForCausalLM" in own_code and type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise needs_own_code
+    return config
 
 
 def check_files(checkpoint: Checkpoint, names: tuple[str, ...] = TEXTS) -> None:
@@ -75,7 +79,7 @@ def ignored(config: Any, generation: GenerationConfig) -> str | None:
     """What must be said of a checkpoint's own generation settings, none of which is applied on any side; None where there are none."""
     found = generation.to_diff_dict()
     found["use_cache"] = found.get("use_cache") is not False and getattr(config, "use_cache", True) is not False
-    named = [f"{name}={_short(value)}" if _short(value) else name for name, value in found.items() if name.isidentifier() and _changes(name, value)]
+    named = [f"{name}={_short(value)}" if _short(value) else name for name, value in sorted(found.items()) if name.isidentifier() and _changes(name, value)]
     return f"the checkpoint's own generation settings are left out on every side: {', '.join(named)}" if named else None
 
 
