@@ -46,16 +46,22 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class HubName:
-    """A Hub id and the branch, tag or commit asked for, if any: owner/name@revision."""
+    """A Hub id, one of its files if that was asked for, and the branch, tag or commit: owner/name[/file.gguf][@revision]."""
 
     id: str
+    file: str | None
     revision: str | None
 
     @classmethod
     def of(cls, name: str) -> HubName:
         """What `name` says, if it is no path."""
-        id, _, revision = name.partition("@")
-        return cls(id, revision or None)
+        rest, _, revision = name.partition("@")
+        owner, _, file = rest.rpartition("/") if rest.endswith(".gguf") and rest.count("/") == 2 else (rest, "", "")
+        return cls(owner, file or None, revision or None)
+
+    def at(self, folder: Path) -> Checkpoint:
+        """What it means once `folder` is its snapshot."""
+        return Checkpoint(f"{self.id}/{self.file}", folder / self.file, folder.name) if self.file else Checkpoint(self.id, folder, folder.name)
 
 
 def at_hand(name: str, settings: Settings) -> Checkpoint | None:
@@ -81,8 +87,8 @@ def at_hand(name: str, settings: Settings) -> Checkpoint | None:
 
 def on_hub(hub: HubName, settings: Settings) -> Checkpoint | None:
     """The checkpoint in the Hub's own cache, if it is whole there and nothing need be made of it."""
-    folder = on_disk(hub.id, hub.revision)
-    return whole(Checkpoint(hub.id, folder, folder.name), settings) if folder else None
+    folder = on_disk(hub.id, hub.revision, hub.file)
+    return whole(hub.at(folder), settings) if folder else None
 
 
 def whole(found: Checkpoint, settings: Settings) -> Checkpoint | None:

@@ -142,5 +142,5 @@ def _noted(checkpoint: Checkpoint, damaged: bool) -> Checkpoint:
 
 def _hub(name: str, settings: Settings, report: Report) -> Checkpoint:
     asked = HubName.of(name)
-    folder = hub.fetch(asked.id, asked.revision, report)
-    return _whole(Checkpoint(asked.id, folder, folder.name), settings, report)
+    folder = hub.fetch(asked.id, asked.revision, report, asked.file, settings.allow_pickle)
+    return _whole(asked.at(folder), settings, report)

@@ -106,18 +106,19 @@ def tensors(found: Listing, files: list[str]) -> dict[str, Stored]:
     return stored
 
 
-def fetch(name: str, revision: str | None, report: Report) -> Path:
+def fetch(name: str, revision: str | None, report: Report, file: str | None = None, pickles: bool = False) -> Path:
     """The folder of the snapshot of `name` at `revision` (None: the newest), whose name is its commit; raises InferenceError in plain words.
 
+    `file`: that one alone; `pickles`: weights that are there as pickle only are fetched too.
     Where the Hub can't be asked, a whole snapshot that is here already is taken.
     """
     report(Loading("asking the Hub for the model"))
     watch = _Watch()
     try:
         found = watch.run(lambda: listing(name, revision))
-        files = watch.run(lambda: wanted(found))
+        files = watch.run(lambda: _one(found, file) if file else wanted(found, pickles))
     except InferenceError as error:
-        if kept := on_disk(name, revision):
+        if kept := on_disk(name, revision, file):
             log.warning("%s The copy on this machine is used.", error)
             return kept
         raise
@@ -129,16 +130,27 @@ def fetch(name: str, revision: str | None, report: Report) -> Path:
     return watch.run(lambda: _download(found, revision, files, _progress(needed, report, watch), needed))
 
 
-def wanted(found: Listing) -> list[str]:
+def _one(found: Listing, file: str) -> list[str]:
+    if file not in found.files:
+        names = ", ".join(sorted(name for name in found.files if name.endswith(".gguf"))[:5])
+        raise Refused(f"{found.name} has no file {file}, but {names or 'no GGUF file at all'}. Check MODEL_ID.")
+    return [file]
+
+
+def wanted(found: Listing, pickles: bool = False) -> list[str]:
     """The files that a load reads, and no others; raises Refused where a load could not read them."""
     kind, names = kind_of(found.files), ", ".join(sorted(found.files)[:5])
+    if kind is Kind.PICKLE and pickles and "config.json" in found.files:
+        own = [name for name in found.files if name.startswith("pytorch_model") and name.endswith((".bin", ".bin.index.json"))]
+        return [*beside_weights(found.files), *own]
     if kind is Kind.PICKLE:
         raise Refused(
             f"{found.name} has its weights as pickle only (*.bin), which can run code while they are read, so they are not fetched. "
-            "Save it again with save_pretrained (safetensors), or set MODEL_ID to a copy that was."
+            "Save it again with save_pretrained (safetensors), set MODEL_ID to a copy that was, or set ALLOW_PICKLE=on if you trust its authors."
         )
     if kind is Kind.GGUF:
-        raise Refused(f"{found.name} holds GGUF files alone. Download one of them and set MODEL_ID to its path.")
+        first = min(name for name in found.files if name.endswith(".gguf"))
+        raise Refused(f"{found.name} holds GGUF files alone. Set MODEL_ID to one of them, such as {found.name}/{first}.")
     if kind is Kind.NOTHING or (kind is Kind.MODEL and "config.json" not in found.files):
         raise Refused(f"{found.name} holds no model that can be loaded (config.json and model.safetensors), but {names or 'nothing'}. Check MODEL_ID.")
     read(found, "adapter_config.json" if kind is Kind.ADAPTER else "config.json")  # a locked model refuses its files, not its list

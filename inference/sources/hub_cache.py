@@ -11,12 +11,15 @@ from pathlib import Path
 from inference.sources.files import ADAPTER, TOKENIZERS, weights_files
 
 
-def on_disk(name: str, revision: str | None = None) -> Path | None:
-    """The snapshot of `name` that is there with its configuration, a tokenizer and all its weights, or as a whole adapter; its folder's name is its commit."""
+def on_disk(name: str, revision: str | None = None, file: str | None = None) -> Path | None:
+    """The snapshot of `name` that is there with its configuration, a tokenizer and all its weights, or as a whole adapter; its folder's name is its commit.
+
+    With `file` that one is enough.
+    """
     repository = hub_cache() / f"models--{name.replace('/', '--')}"
     try:
         folder = repository / "snapshots" / _commit(repository, revision or "main")
-        whole = _whole_adapter(folder) or _whole_model(folder)
+        whole = (folder / file).exists() if file else _whole_adapter(folder) or _whole_model(folder)
     except (OSError, ValueError, KeyError):
         return None
     return folder if whole else None

@@ -95,7 +95,7 @@ def _read_base(adapter: Adapter, base: Path, dtypes: set[torch.dtype]) -> PreTra
     """The base in the one dtype that it is stored in; in FP32 where there are several."""
     dtype = next(iter(dtypes)) if len(dtypes) == 1 else torch.float32
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, output_loading_info=True, **files.NO_ADAPTER)
+        model, info = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, output_loading_info=True, trust_remote_code=False, **files.NO_ADAPTER)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise InferenceError(f"{adapter.base}, the base of {adapter.id}, could not be loaded ({first_line(error)}). Check BASE_MODEL_ID.") from error
     if missing := sorted(map(str, info["missing_keys"])):
