@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import shutil
 import warnings
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from inference.errors import InferenceError
 from inference.events import Loading, Report
 from inference.fast import first_line
 from inference.sources import files
-from inference.sources.adapter import Adapter
+from inference.sources.adapter import WEIGHTS, Adapter
 from inference.sources.headers import tensors_in, tensors_of
 
 log = logging.getLogger(__name__)
@@ -108,11 +109,11 @@ def _put_on(adapter: Adapter, model: PreTrainedModel) -> PeftModel:
     _fit_vocabulary(adapter, model)
     own = {id(parameter) for parameter in model.parameters()}
     try:
-        tuned = PeftModelForCausalLM(model, PeftConfig.from_pretrained(str(adapter.folder)), NAME)
+        config, mapping = _config_for(adapter, model)
+        tuned = PeftModelForCausalLM(model, config, NAME)
         for parameter in tuned.parameters():
             if id(parameter) not in own and parameter.is_floating_point():
                 parameter.data = parameter.data.float()  # before the adapter's values come: none may be rounded
-        mapping = getattr(model, "_checkpoint_conversion_mapping", {})
         result = tuned.load_adapter(str(adapter.folder), NAME, torch_device="cpu", key_mapping=mapping)
     except (ValueError, KeyError, RuntimeError, TypeError, NotImplementedError, ImportError, AttributeError) as error:
         raise InferenceError(
@@ -125,6 +126,17 @@ def _put_on(adapter: Adapter, model: PreTrainedModel) -> PeftModel:
                 "Set BASE_MODEL_ID to the model that it was trained over."
             )
     return tuned.eval()
+
+
+def _config_for(adapter: Adapter, model: PreTrainedModel) -> tuple[PeftConfig, dict[str, str]]:
+    """The adapter's configuration and how its tensors' names become the model's: one of a text model goes on to a multimodal base's text part."""
+    config = PeftConfig.from_pretrained(str(adapter.folder))
+    text = _name_of(model, model.get_decoder())
+    of_text_alone = "." in text and not any(f".{text.rpartition('.')[2]}." in key for key in tensors_in(adapter.folder / WEIGHTS))
+    if not of_text_alone:
+        return config, getattr(model, "_checkpoint_conversion_mapping", {})
+    config.exclude_modules = rf"(?!{re.escape(text)}\.|lm_head).*"
+    return config, {r"^model\.": f"{text}."}
 
 
 def _fit_vocabulary(adapter: Adapter, model: PreTrainedModel) -> None:
@@ -152,7 +164,7 @@ def _name_of(model: nn.Module, module: nn.Module | None) -> str:
 def _rows(adapter: Adapter, name: str) -> int:
     """How many rows the adapter's own copy of the embedding called `name` has; 0 where it brings none."""
     part = f".{name.rpartition('.')[2]}."
-    tensors = tensors_in(adapter.folder / files.ADAPTER[1])
+    tensors = tensors_in(adapter.folder / WEIGHTS)
     return max((own.shape[0] for key, own in tensors.items() if part in key and key.endswith(".weight") and "lora_" not in key), default=0)
 
 

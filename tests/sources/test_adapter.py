@@ -20,6 +20,7 @@ from inference.events import Request
 from inference.settings import Settings
 from inference.sources import checkpoints, fetching
 from tests.support.adapters import TARGETS, lora, make_adapter
+from tests.support.multimodal import make_multimodal
 from tests.support.real import answer, loaded_lane
 from tests.support.tiny import make_checkpoint, make_tokenizer
 
@@ -301,3 +302,23 @@ def test_a_configuration_alone_beside_whole_weights_does_not_matter(tmp_path, ba
     (base / "adapter_config.json").write_text('{"peft_type": "LORA"}')
     for name in ("cpu:fp32", "cpu:nf4"):
         assert loaded_lane(name, str(base), tmp_path / "cache").facts.adapter is None
+
+
+LANGUAGE = r".*language_model.*\.(q_proj|v_proj|down_proj)"
+
+
+@pytest.mark.parametrize("config", [lora(), lora(target_modules=LANGUAGE)], ids=["vision too", "text alone"])
+@pytest.mark.parametrize("trained_as_text", [False, True])
+def test_an_adapter_on_a_multimodal_base_is_merged_into_its_text_whichever_class_it_was_trained_with(tmp_path, settings, config, trained_as_text):
+    base = make_multimodal(tmp_path / "base", torch.float32)
+    adapter = make_adapter(tmp_path / "adapter", base, config)
+    wanted = logits(in_fp32(base, adapter))
+    if trained_as_text:
+        tensors = load_file(adapter / "adapter_model.safetensors")
+        own = {name.replace(".language_model.", "."): tensor for name, tensor in tensors.items() if "language_model" in name}
+        save_file(own, adapter / "adapter_model.safetensors")
+        changed(adapter, target_modules=TARGETS)
+    find(adapter, settings)
+    lane = loaded_lane("cpu:fp32", str(adapter), tmp_path / "cache")
+    got = logits(lane.model)
+    assert (got - wanted).abs().max() < 1e-5 * wanted.abs().max() and "vision" not in " ".join(lane.model.state_dict())
