@@ -82,26 +82,43 @@ class ModelParts:
     activation: int
 
 
-def read_parts(model: nn.Module) -> ModelParts:
-    """The parts of `model`; raises NotFusable."""
-    decoder = decoder_of(model)
+def check_form(model: nn.Module) -> None:
+    """Raise NotFusable for a model of another form, as far as one without weights can tell."""
+    decoder: Any = decoder_of(model)
     config = decoder.config
     for name in ("attn_logit_softcapping", "final_logit_softcapping", "use_bidirectional_attention"):
         _need(not getattr(config, name, None), f"its configuration sets {name}")
+    for index, layer in enumerate(decoder.layers):
+        _check_layer(layer, config, index)
+    head: Any = model.get_output_embeddings()
+    _need(isinstance(head, nn.Linear) and head.weight.dtype == torch.bfloat16 and head.bias is None, "its head is not a plain bfloat16 matrix")
+    activation_of(decoder.layers[0].mlp.act_fn)
+    # the room for a step is made by the first layer: a larger one after it would be written past its end
+    sizes = {tuple((matrix.out_features, matrix.in_features) for matrix in _matrices(layer)) for layer in decoder.layers}
+    _need(len(sizes) == 1, "its layers differ in size")
+    (queries, _), (keys, _), *_ = sizes.pop()
+    head_dim, hidden = decoder.layers[0].self_attn.head_dim, head.weight.shape[1]
+    _need(head_dim in (64, 128, 256), f"its heads have {head_dim} columns")
+    _need((queries // head_dim) % (keys // head_dim) == 0, "its query heads don't divide among the key heads")
+    _need(hidden % 8 == 0 and hidden <= 16384, f"its hidden size is {hidden}")
+
+
+def read_parts(model: nn.Module) -> ModelParts:
+    """The parts of `model`; raises NotFusable."""
+    check_form(model)
+    decoder = decoder_of(model)
+    config = decoder.config
     layers = tuple(_layer(layer, config, index) for index, layer in enumerate(decoder.layers))
     head = model.get_output_embeddings()
-    _need(isinstance(head, nn.Linear) and head.weight.dtype == torch.bfloat16 and head.bias is None, "its head is not a plain bfloat16 matrix")
     attention = decoder.layers[0].self_attn
     norms = norms_of(decoder)
     eps, offset, rounds = norm_form(norms)
     head_dim = attention.head_dim
-    parts = ModelParts(
+    return ModelParts(
         layers, decoder.embed_tokens, decoder.rotary_emb, decoder.norm.weight, head.weight, _code(layers), head.weight.shape[1], head_dim,
         layers[0].qkv[0].rows // head_dim, layers[0].qkv[1].rows // head_dim, float(attention.scaling), eps, offset, rounds,
         activation_of(decoder.layers[0].mlp.act_fn),
     )  # fmt: skip
-    _check_sizes(parts)
-    return parts
 
 
 def rotary_tables(parts: ModelParts, rows: int) -> dict[str, tuple[Tensor, Tensor]]:
@@ -133,7 +150,7 @@ def _need_all(module: Any, index: int, *names: str) -> None:
     _need(not missing, f"layer {index} has no {', '.join(missing)}")
 
 
-def _layer(layer: Any, config: Any, index: int) -> LayerParts:
+def _check_layer(layer: Any, config: Any, index: int) -> None:
     _need_all(layer, index, "self_attn", "mlp", "input_layernorm", "post_attention_layernorm")
     attention: Any = layer.self_attn
     mlp: Any = layer.mlp
@@ -143,12 +160,29 @@ def _layer(layer: Any, config: Any, index: int) -> LayerParts:
         names = {name for name, _ in module.named_children()}
         _need(names <= known, f"layer {index} has {', '.join(sorted(names - known))}")
         _need(not list(module.parameters(recurse=False)), f"layer {index} has parameters of its own")
+    matrices = _matrices(layer)
+    _need(all(isinstance(matrix, nn.Linear) for matrix in matrices), f"layer {index} has projections of another kind")
+    biases = [module.bias for module in matrices]
+    _need(all(b is None for b in biases[:3]) or all(b is not None for b in biases[:3]), "only some of q, k, v have a bias")
+    _need(all(b is None for b in biases[3:]), "a projection other than q, k, v has a bias")
+    for matrix in matrices:
+        rows, columns = matrix.out_features, matrix.in_features
+        _need(columns % SCALE_BLOCK == 0 and rows % 16 == 0, f"a matrix of {rows} x {columns}")
+    for module in norms_of(layer):
+        _norm(module)
+    _kind(config, index)
+
+
+def _matrices(layer: Any) -> tuple[Any, ...]:
+    attention, mlp = layer.self_attn, layer.mlp
+    return attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj
+
+
+def _layer(layer: Any, config: Any, index: int) -> LayerParts:
+    attention, mlp = layer.self_attn, layer.mlp
     qkv = (_packed(attention.q_proj), _packed(attention.k_proj), _packed(attention.v_proj))
     four = hasattr(layer, "pre_feedforward_layernorm")  # Gemma's two further norms, after attention and after the MLP
     biases = [module.bias for module in (attention.q_proj, attention.k_proj, attention.v_proj)]
-    _need(all(b is None for b in biases) or all(b is not None for b in biases), "only some of q, k, v have a bias")
-    others = (attention.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj)
-    _need(all(module.bias is None for module in others), "a projection other than q, k, v has a bias")
     window = getattr(attention, "sliding_window", None) if hasattr(attention, "sliding_window") else getattr(config, "sliding_window", None)
     return LayerParts(
         qkv, torch.cat(biases).to(torch.bfloat16) if biases[0] is not None else None,
@@ -181,7 +215,7 @@ def _packed(module: Any) -> Packed:
     state: Any = getattr(getattr(module, "weight", None), "quant_state", None)
     _need(state is not None, f"{type(module).__name__} is not quantized to 4 bits")
     rows, columns = state.shape
-    _need(state.blocksize == SCALE_BLOCK and columns % SCALE_BLOCK == 0 and rows % 16 == 0, f"a matrix of {rows} x {columns} in blocks of {state.blocksize}")
+    _need(state.blocksize == SCALE_BLOCK, f"a matrix of {rows} x {columns} in blocks of {state.blocksize}")
     _need(module.compute_dtype == torch.bfloat16, f"its compute dtype is {module.compute_dtype}")
     scales = state.absmax
     if state.nested:
@@ -229,12 +263,3 @@ def activation_of(module: Any) -> int:
         if torch.allclose(module(row), function(row), atol=1e-6):
             return index
     raise NotFusable(f"its activation {type(module).__name__} is unknown")
-
-
-def _check_sizes(parts: ModelParts) -> None:
-    # the room for a step is made by the first layer: a larger one after it would be written past its end
-    shapes = {tuple((m.rows, m.columns) for m in (*layer.qkv, layer.o, layer.gate, layer.up, layer.down)) for layer in parts.layers}
-    _need(len(shapes) == 1, "its layers differ in size")
-    _need(parts.head_dim in (64, 128, 256), f"its heads have {parts.head_dim} columns")
-    _need(parts.q_heads % parts.kv_heads == 0, "its query heads don't divide among the key heads")
-    _need(parts.hidden % 8 == 0 and parts.hidden <= 16384, f"its hidden size is {parts.hidden}")

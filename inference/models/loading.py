@@ -36,7 +36,7 @@ VRAM_MARGIN = machine.GIB
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """All that is known of a checkpoint on a lane before its weights are read."""
 
     name: str
@@ -50,11 +50,11 @@ class _Plan:
 
 def load(checkpoint: Checkpoint, lane: str, report: Report, ways: FastWays) -> PreTrainedModel:
     """The model on its device; raises InferenceError (Refused where it can't fit)."""
-    plan = _plan(checkpoint.folder, lane, ways, checkpoint.id)
-    check_fits(plan.need, lane)
+    planned = _plan(checkpoint.folder, lane, ways, checkpoint.id)
+    check_fits(planned.need, lane)
     try:
         with private.progress_bars(partial(WeightsProgress, report)):
-            return _read(checkpoint.folder, plan, ways)
+            return _read(checkpoint.folder, planned, ways)
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
         raise OutOfMemory(f"The GPU ran out of memory while loading {checkpoint.id}. Free the card or set MODEL_ID to a smaller model.") from None
@@ -88,9 +88,13 @@ def free_bytes(lane: str) -> int:
     return torch.cuda.mem_get_info()[0] if lane.startswith("cuda") else machine.ram_available_bytes()
 
 
-def _plan(folder: Path, lane: str, ways: FastWays, name: str) -> _Plan:
+def _plan(folder: Path, lane: str, ways: FastWays, name: str) -> Plan:
     tensors = tensors_of(folder)
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    return plan(name, AutoConfig.from_pretrained(folder, trust_remote_code=False), tensors, lane, ways)
+
+
+def plan(name: str, config: PretrainedConfig, tensors: Mapping[str, Stored], lane: str, ways: FastWays) -> Plan:
+    """What would be loaded, from configuration and headers alone; raises InferenceError (Refused) where the label would not be true of it."""
     quantized_already.check(config, tensors, lane, name)
     arguments = arguments_for(config, lane)
     if ways.may("compact") and arguments["dtype"] != torch.float32:
@@ -105,10 +109,10 @@ def _plan(folder: Path, lane: str, ways: FastWays, name: str) -> _Plan:
             f"{name} has {len(whole)} layers more in its files than its configuration has (the first: {whole[0]}), so it would be loaded as another model. "
             "Correct num_hidden_layers in config.json, or save the model again with save_pretrained."
         )
-    return _Plan(name, lane, tensors, config, arguments, found, fits.need_of(found, tensors, lane, arguments, ways.may("compact")))
+    return Plan(name, lane, tensors, config, arguments, found, fits.need_of(found, tensors, lane, arguments, ways.may("compact")))
 
 
-def _read(folder: Path, plan: _Plan, ways: FastWays) -> PreTrainedModel:
+def _read(folder: Path, plan: Plan, ways: FastWays) -> PreTrainedModel:
     found, arguments = plan.found, dict(plan.arguments)
     on_cpu = plan.lane.startswith("cpu")
     exact = on_cpu and ways.may("compact")

@@ -36,7 +36,7 @@ def kind_of(names: Collection[str]) -> Kind:
         return Kind.MODEL
     if "adapter_config.json" in names:
         return Kind.ADAPTER if ADAPTER[1] in names else Kind.PICKLE
-    if any(name.startswith("pytorch_model") for name in names):
+    if not set(SINGLE_OR_INDEX[2:]).isdisjoint(names):
         return Kind.PICKLE
     return Kind.GGUF if any(name.endswith(".gguf") for name in names) else Kind.NOTHING
 

@@ -27,14 +27,15 @@ from huggingface_hub.utils import tqdm as hub_tqdm
 from inference.cache import disk
 from inference.errors import InferenceError, Refused
 from inference.events import Loading, Report
-from inference.sources import hub_faults
-from inference.sources.files import Kind, beside_weights, indexed, kind_of
+from inference.sources import formats, hub_faults
+from inference.sources.files import ADAPTER, SINGLE_OR_INDEX, Kind, beside_weights, indexed, kind_of
 from inference.sources.headers import Stored
 from inference.sources.hub_cache import hub_cache, on_disk
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 SILENT_S = 120.0  # the library hands on 10 MB at a time: at less than 87 kB/s a download counts as silent
+SMALL_BYTES = 2**20  # what is read to judge a model: configurations and templates, not a vocabulary
 LEFT_OVER_S = 3600.0  # a download that lives has written to its file since
 
 
@@ -78,18 +79,17 @@ def read(found: Listing, file: str) -> bytes:
 
 def weights(found: Listing) -> list[str]:
     """The files that hold the weights of a whole model or an adapter; raises Refused where some of them are not there."""
-    kind = kind_of(found.files)
-    if kind is Kind.ADAPTER:
-        return ["adapter_model.safetensors"]
-    if "model.safetensors" in found.files:
-        return ["model.safetensors"]
-    index = "model.safetensors.index.json"
+    if kind_of(found.files) is Kind.ADAPTER:
+        return [ADAPTER[1]]
+    chosen = _single_or_index(found)
+    if not chosen.endswith(".json"):
+        return [chosen]
     try:
-        named = indexed(read(found, index))
+        named = indexed(read(found, chosen))
     except (ValueError, KeyError, AttributeError):
-        raise Refused(f"{found.name}: {index} is no index of weights. Ask its authors to upload it again, or set MODEL_ID to another model.") from None
+        raise Refused(f"{found.name}: {chosen} is no index of weights. Ask its authors to upload it again, or set MODEL_ID to another model.") from None
     if missing := [file for file in named if file not in found.files]:
-        raise Refused(f"{found.name} lacks {missing[0]}, which its {index} names. Ask its authors to upload it, or set MODEL_ID to another model.")
+        raise Refused(f"{found.name} lacks {missing[0]}, which its {chosen} names. Ask its authors to upload it, or set MODEL_ID to another model.")
     return named
 
 
@@ -122,7 +122,7 @@ def fetch(name: str, revision: str | None, report: Report, file: str | None = No
             log.warning("%s The copy on this machine is used.", error)
             return kept
         raise
-    needed = sum(found.files[file].bytes for file in files if not _is_here(found, file))
+    needed = missing_bytes(found, files)
     if needed:
         _sweep(name)
         disk.check_room(hub_cache(), needed, name)
@@ -138,24 +138,37 @@ def _one(found: Listing, file: str) -> list[str]:
 
 
 def wanted(found: Listing, pickles: bool = False) -> list[str]:
-    """The files that a load reads, and no others; raises Refused where a load could not read them."""
+    """The files that a load reads, and no others; raises InferenceError (Refused) where a load could not read them."""
     kind, names = kind_of(found.files), ", ".join(sorted(found.files)[:5])
-    if kind is Kind.PICKLE and pickles and "config.json" in found.files:
-        own = [name for name in found.files if name.startswith("pytorch_model") and name.endswith((".bin", ".bin.index.json"))]
-        return [*beside_weights(found.files), *own]
-    if kind is Kind.PICKLE:
-        raise Refused(
-            f"{found.name} has its weights as pickle only (*.bin), which can run code while they are read, so they are not fetched. "
-            "Save it again with save_pretrained (safetensors), set MODEL_ID to a copy that was, or set ALLOW_PICKLE=on if you trust its authors."
-        )
+    if kind is Kind.PICKLE and "adapter_config.json" in found.files:
+        raise Refused(f"{found.name} is an adapter whose weights are a pickle (adapter_model.bin), which can run code. Save it again as {ADAPTER[1]}.")
+    if kind is Kind.PICKLE and not pickles:
+        raise formats.pickles_refused(found.name)
     if kind is Kind.GGUF:
         first = min(name for name in found.files if name.endswith(".gguf"))
         raise Refused(f"{found.name} holds GGUF files alone. Set MODEL_ID to one of them, such as {found.name}/{first}.")
-    if kind is Kind.NOTHING or (kind is Kind.MODEL and "config.json" not in found.files):
+    if kind is Kind.NOTHING or (kind is not Kind.ADAPTER and "config.json" not in found.files):
         raise Refused(f"{found.name} holds no model that can be loaded (config.json and model.safetensors), but {names or 'nothing'}. Check MODEL_ID.")
     read(found, "adapter_config.json" if kind is Kind.ADAPTER else "config.json")  # a locked model refuses its files, not its list
-    index = [file for file in ("model.safetensors.index.json",) if file in found.files and "model.safetensors" not in found.files]
-    return [*beside_weights(found.files), *index, *weights(found)]
+    chosen = [] if kind is Kind.ADAPTER else [_single_or_index(found)]
+    return [*beside_weights(found.files), *sorted({*chosen, *weights(found)})]
+
+
+def skim(found: Listing, folder: Path) -> None:
+    """Write the model's small files into `folder`, and an empty stand-in for every other one."""
+    for file, remote in found.files.items():
+        small = remote.bytes <= SMALL_BYTES and file in beside_weights(found.files)
+        (folder / file).write_bytes(read(found, file) if small else b"")
+
+
+def missing_bytes(found: Listing, chosen: list[str]) -> int:
+    """Of these files, what the Hub's cache does not hold yet."""
+    return sum(found.files[file].bytes for file in chosen if not _is_here(found, file))
+
+
+def _single_or_index(found: Listing) -> str:
+    """The file that says where the weights are, as transformers chooses it."""
+    return next(file for file in SINGLE_OR_INDEX if file in found.files)
 
 
 def _download(found: Listing, revision: str | None, files: list[str], progress: type[hub_tqdm], needed: int) -> Path:

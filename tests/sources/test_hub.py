@@ -92,9 +92,9 @@ def test_an_adapter_s_own_files_are_fetched(tiny):
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({**SMALL, "pytorch_model.bin": WEIGHTS}, "as pickle only"),
-        ({**SMALL, "pytorch_model-00001-of-00002.bin": WEIGHTS, "pytorch_model.bin.index.json": b"{}"}, "as pickle only"),
-        ({"adapter_config.json": b"{}", "adapter_model.bin": WEIGHTS}, "as pickle only"),
+        ({**SMALL, "pytorch_model.bin": WEIGHTS}, "as pickle files.*ALLOW_PICKLE"),
+        ({**SMALL, "pytorch_model-00001-of-00002.bin": WEIGHTS, "pytorch_model.bin.index.json": b"{}"}, "as pickle files.*ALLOW_PICKLE"),
+        ({"adapter_config.json": b"{}", "adapter_model.bin": WEIGHTS}, "an adapter whose weights are a pickle"),
         ({"a.Q4_0.gguf": WEIGHTS, "README.md": b""}, "holds GGUF files alone"),
         ({"consolidated.safetensors": WEIGHTS, "params.json": b"{}"}, "holds no model that can be loaded.*consolidated"),
         ({}, "but nothing"),
@@ -103,9 +103,17 @@ def test_an_adapter_s_own_files_are_fetched(tiny):
 )
 def test_what_can_t_be_loaded_is_refused_before_its_weights_are_fetched(tiny, files, words):
     tiny.repositories[NAME] = Repository(files)
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(InferenceError, match=words):
         fetch()
     assert not {file for file in tiny.downloaded() if len(files[file]) == len(WEIGHTS)}
+
+
+def test_pickles_are_fetched_where_they_are_allowed_and_no_others_beside_them(tiny):
+    parts = {f"pytorch_model-{n}-of-2.bin": os.urandom(1000) for n in (1, 2)}
+    index = {"pytorch_model.bin.index.json": json.dumps({"weight_map": dict(zip("ab", parts, strict=True))}).encode()}
+    tiny.repositories[NAME] = Repository({**SMALL, **parts, **index, "optimizer.bin": b"x", "training_args.bin": b"y"})
+    folder = hub.fetch(NAME, None, lambda _: None, allow_pickle=True)
+    assert tiny.downloaded() == {*SMALL, *parts, *index} and hub_cache.on_disk(NAME) == folder
 
 
 def test_the_progress_is_one_total_of_bytes_that_never_goes_back(tiny):
