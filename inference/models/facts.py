@@ -87,7 +87,7 @@ def held(model: PreTrainedModel) -> dict[str, int]:
     for tensor in [*model.parameters(), *model.buffers()]:
         state = getattr(tensor, "quant_state", None)
         _count(found, tensor, FOUR_BIT if state is not None else dtype_name(tensor.dtype))
-        for part in _state_tensors(state):
+        for part in state_tensors(state):
             _count(found, part, dtype_name(part.dtype))
     kept = Counter[str]()
     for dtype, count in found.values():
@@ -106,12 +106,12 @@ def _count(found: dict[int, tuple[str, int]], tensor: torch.Tensor, dtype: str) 
         found.setdefault(tensor.data_ptr(), (dtype, tensor.nbytes))
 
 
-def _state_tensors(state: Any) -> list[torch.Tensor]:
+def state_tensors(state: Any) -> list[torch.Tensor]:
     """The tensors of bitsandbytes' state of a 4-bit weight, those of a double quantization too."""
     if state is None:
         return []
     inner = getattr(state, "state2", None)
-    return [part for part in (state.absmax, state.code, getattr(state, "offset", None), *_state_tensors(inner)) if isinstance(part, torch.Tensor)]
+    return [part for part in (state.absmax, state.code, getattr(state, "offset", None), *state_tensors(inner)) if isinstance(part, torch.Tensor)]
 
 
 def device_name(device: str) -> str:
@@ -153,7 +153,8 @@ def _note(given: str | None, model: PreTrainedModel, kept: Iterable[_Part], stra
     if (share := sum(part.share for part in wide)) >= MUCH:
         notes.append(f"{share:.0%} of the bytes are not in 4 bits: {_listed([f'{part.name} ({part.dtype})' for part in wide])}")
     if stray:
-        notes.append(f"its files hold {len(stray)} tensors that the model has no place for and that are not used: {_listed(stray)}")
+        number = f"{len(stray)} tensors" if len(stray) > 1 else "1 tensor"
+        notes.append(f"its files hold {number} for which the model has no place, so not used: {_listed(stray)}")
     return "; ".join(notes) or None
 
 

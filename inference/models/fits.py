@@ -24,6 +24,7 @@ WORK_PER_VALUE = 18  # bytes that bitsandbytes takes beside a matrix while it qu
 BLOCK = 64  # bitsandbytes' own, where it names none
 NESTED_BLOCK = 256  # scales quantized themselves share a scale in blocks of so many
 CODE_BYTES, NESTED_CODE_BYTES = 16 * 4, 256 * 4
+BESIDE_BYTES = 72 * 2**20  # a CPU lane's process takes so much more in a load, of whatever model: code first touched, buffers, its tokenizer
 FOUR_BIT = "4-bit"
 
 
@@ -68,7 +69,7 @@ def need_of(found: Skeleton, tensors: Mapping[str, Stored], lane: str, arguments
         most = max(most, _while_read(parameter.numel(), files, held, on_cpu))
     for buffer in {id(buffer): buffer for buffer in model.buffers()}.values():
         kept[exact.dtype_name(buffer.dtype)] += buffer.nbytes
-    return Need(kept.total(), kept.total() + most, dict(kept))
+    return Need(kept.total(), kept.total() + most + BESIDE_BYTES * on_cpu, dict(kept))
 
 
 def _four_bit(parameter: nn.Parameter, quantization: Any) -> Counter[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, GenerationConfig, PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
 from inference import machine
 from inference.errors import InferenceError, OutOfMemory, Refused
@@ -23,14 +23,26 @@ from inference.fast import FastWays, first_line
 from inference.models import facts, fits, private, quantized_already
 from inference.models.arguments import arguments_for, compute_dtype, model_arguments, quantization_of
 from inference.models.exact import kept_as_stored, shrink
-from inference.models.facts import context_length, describe, weights_bytes
+from inference.models.facts import context_length, describe, held, state_tensors, weights_bytes
 from inference.models.progress import WeightsProgress
 from inference.models.skeleton import NOT_TEXT, Skeleton, skeleton, whole_layers_left
 from inference.models.weights import Weights
 from inference.sources.at_hand import Checkpoint
 from inference.sources.headers import Stored, tensors_of
 
-__all__ = ["check_fits", "compute_dtype", "context_length", "describe", "free_bytes", "load", "model_arguments", "read", "weights_bytes"]
+__all__ = [
+    "check_fits",
+    "compute_dtype",
+    "context_length",
+    "describe",
+    "free_bytes",
+    "held",
+    "load",
+    "model_arguments",
+    "read",
+    "state_tensors",
+    "weights_bytes",
+]
 RAM_MARGIN = machine.GIB // 2
 VRAM_MARGIN = machine.GIB
 
@@ -106,7 +118,7 @@ def plan(name: str, config: PretrainedConfig, tensors: Mapping[str, Stored], lan
         )
     if whole := whole_layers_left(found):
         raise InferenceError(
-            f"{name} has {len(whole)} layers more in its files than its configuration has (the first: {whole[0]}), so it would be loaded as another model. "
+            f"{name} has {len(whole)} layer{'s' * (len(whole) > 1)} more in its files than its configuration has (the first: {whole[0]}), so it would be loaded as another model. "
             "Correct num_hidden_layers in config.json, or save the model again with save_pretrained."
         )
     return Plan(name, lane, tensors, config, arguments, found, fits.need_of(found, tensors, lane, arguments, ways.may("compact")))
@@ -117,7 +129,7 @@ def _read(folder: Path, plan: Plan, ways: FastWays) -> PreTrainedModel:
     on_cpu = plan.lane.startswith("cpu")
     exact = on_cpu and ways.may("compact")
     passing = [name for name, place in found.places.items() if on_cpu and _is_made_anew(found, place)]
-    weights = Weights(plan.tensors, {name: given for name, given in found.renamed.items() if name in found.places}, passing, exact)
+    weights = Weights(plan.tensors, {name: given for name, given in found.renamed.items() if name in found.places}, passing, exact, arguments["dtype"])
     config = found.config
     if quantization_of(config):
         config.quantization_config = arguments.pop("quantization_config").to_dict()
@@ -127,7 +139,7 @@ def _read(folder: Path, plan: Plan, ways: FastWays) -> PreTrainedModel:
         )
     _check_keys(plan.name, info)
     model.config.name_or_path = model.name_or_path = str(folder)
-    model.generation_config = _generation_config(folder, plan.config)
+    model.generation_config = private.generation_config(folder)
     for module in model.modules():
         state = getattr(getattr(module, "weight", None), "quant_state", None)
         if state is not None:
@@ -141,13 +153,6 @@ def _is_made_anew(found: Skeleton, place: str) -> bool:
     """Whether the parameter at `place` is not as the file has it, but quantized or put together."""
     module = found.model.get_submodule(place.rpartition(".")[0])
     return private.is_four_bit(module) and place.endswith(".weight") and not quantization_of(found.config)
-
-
-def _generation_config(folder: Path, config: PretrainedConfig) -> GenerationConfig:
-    try:
-        return GenerationConfig.from_pretrained(folder)
-    except OSError:  # there is none: as `from_pretrained` does
-        return GenerationConfig.from_model_config(config)
 
 
 def _check_keys(name: str, info: dict[str, Any]) -> None:

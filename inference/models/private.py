@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import transformers
 from torch import nn
-from transformers import PreTrainedModel, cache_utils, modeling_utils
+from transformers import GenerationConfig, PreTrainedModel, cache_utils, modeling_utils
 
 ASYNC_OFF = "HF_DEACTIVATE_ASYNC_LOAD"
 Attention = Callable[..., Any]
@@ -131,6 +131,14 @@ def quantized_modules(model: PreTrainedModel, quantization: Any, dtype: torch.dt
         quantizer.preprocess_model(model=model, dtype=dtype, device_map={"": "cpu"}, checkpoint_files=None, use_kernels=False)
     finally:
         torch.set_default_dtype(before)
+
+
+def generation_config(folder: Path) -> GenerationConfig:
+    """The settings of `generate` that `from_pretrained` gives the model in `folder`: of their own file, else of the configuration."""
+    try:
+        return GenerationConfig.from_pretrained(folder)
+    except OSError:
+        return GenerationConfig.from_pretrained(folder, config_file_name="config.json", _from_model_config=True)
 
 
 def is_four_bit(module: nn.Module) -> bool:

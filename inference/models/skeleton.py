@@ -79,8 +79,8 @@ def whole_layers_left(found: Skeleton) -> tuple[str, ...]:
     stray = set(found.stray)
     whole = []
     for stack, layers in places.items():
-        kept = [rests for number, rests in layers.items() if any(f"{stack}.{number}.{rest}" not in stray for rest in rests)]
-        whole += [f"{stack}.{number}" for number, rests in layers.items() if rests not in kept and any(rests >= other for other in kept)]
+        kept = {number: rests for number, rests in layers.items() if any(f"{stack}.{number}.{rest}" not in stray for rest in rests)}
+        whole += [f"{stack}.{number}" for number, rests in layers.items() if number not in kept and any(rests >= other for other in kept.values())]
     return tuple(sorted(whole))
 
 

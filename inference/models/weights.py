@@ -15,6 +15,7 @@ from safetensors import safe_open
 
 from inference.errors import InferenceError
 from inference.models.exact import IN_A_FILE, SIXTEEN_BIT, exact_dtype
+from inference.models.skeleton import STATE_OF_4_BIT
 from inference.models.values import Values
 from inference.sources.headers import Stored
 
@@ -27,13 +28,16 @@ DTYPES = IN_A_FILE | {
 class Weights:
     """All tensors of a checkpoint, `lazy`, under the names that the model is given them by."""
 
-    def __init__(self, tensors: Mapping[str, Stored], renamed: Mapping[str, str], passing: Collection[str] = (), exact: bool = False) -> None:
+    def __init__(
+        self, tensors: Mapping[str, Stored], renamed: Mapping[str, str], passing: Collection[str] = (), exact: bool = False, dtype: torch.dtype | None = None
+    ) -> None:
         """`renamed`: the model's name of each tensor that is wanted; `passing`: those (by their file's name) that only others are made of.
 
-        `exact`: a 16-bit dtype that is asked for means the one that holds the values exactly, else FP32.
+        `exact`: a 16-bit dtype that is asked for means the one that holds the values exactly, else FP32. `dtype`: what the model's floating
+        tensors are to be where transformers asks for none, as in a checkpoint that is in 4 bits.
         """
         self.values = Values(tensors)
-        self.exact = exact
+        self.exact, self.dtype = exact, dtype
         self.lazy = {given: LazyTensor(self, name, tensors[name], name in passing) for name, given in renamed.items()}
         self._maps: dict[Path, Any] = {}
 
@@ -65,6 +69,8 @@ class LazyTensor:
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> torch.Tensor:
         """The tensor where and as it is wanted."""
         own = DTYPES[self._stored.dtype]
+        if dtype is None and own.is_floating_point and not STATE_OF_4_BIT.search(self._name):
+            dtype = self._weights.dtype
         if dtype in SIXTEEN_BIT and self._weights.exact:
             return self._exactly(own)
         on_cpu = device is None or torch.device(device).type == "cpu"

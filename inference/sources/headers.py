@@ -18,7 +18,8 @@ from inference.units import size
 
 LARGEST_HEADER = 100 * 10**6  # the format's own limit
 LFS_POINTER = b"version https://git-lfs"
-KINDS = {b"PK\x03\x04": "a zip archive, as PyTorch's pickles are", b"GGUF": "a GGUF file", b"\x80": "a pickle", b"<": "a web page"}
+ZIP = b"PK\x03\x04"
+KINDS = {ZIP: "a zip archive, as PyTorch's pickles are", b"GGUF": "a GGUF file", b"\x80": "a pickle", b"<": "a web page"}
 BITS = {"F64": 64, "I64": 64, "U64": 64, "C64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16, "BF16": 16, "I16": 16, "U16": 16, "F4": 4}
 
 
@@ -87,7 +88,7 @@ def _header_bytes(file: Path, start: bytes, length: int) -> int:
         raise InferenceError(
             f"{file} is a Git LFS pointer, some lines that stand for the weights and not the weights. Run `git lfs pull` in its folder, or download it again."
         )
-    if len(start) < 8:
+    if len(start) < 8 or start.startswith(ZIP):
         raise _no_safetensors(file, start)
     wanted: int = struct.unpack("<Q", start)[0]
     if wanted > LARGEST_HEADER:

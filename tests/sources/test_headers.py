@@ -1,0 +1,69 @@
+"""The headers of safetensors files, and what is said of a file that is none or not whole."""
+
+import json
+import struct
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from inference.errors import InferenceError
+from inference.sources.headers import tensors_in, tensors_of
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_file({"a": torch.arange(6, dtype=torch.bfloat16).reshape(2, 3), "b": torch.zeros(5, dtype=torch.uint8)}, path, {"format": "pt"})
+    return path
+
+
+def test_shapes_dtypes_and_places_are_those_of_the_file(file):
+    found = tensors_of(file.parent)
+    assert {name: (stored.shape, stored.dtype, stored.bytes) for name, stored in found.items()} == {"a": ((2, 3), "BF16", 12), "b": ((5,), "U8", 5)}
+    raw = file.read_bytes()[found["a"].offset :][:12]
+    assert torch.equal(torch.frombuffer(bytearray(raw), dtype=torch.bfloat16), torch.arange(6, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (POINTER, "Git LFS pointer.*git lfs pull"),
+        (b"", "is empty"),
+        (b"abc", "no safetensors file"),
+        (b"PK\x03\x04" + bytes(100), "no safetensors file but a zip archive, as PyTorch's pickles are"),
+        (b"<!DOCTYPE html><html></html>", "no safetensors file but a web page"),
+        (b"GGUF" + bytes(100), "no safetensors file but a GGUF file"),
+        (struct.pack("<Q", 2) + b"[]", "no safetensors file"),
+        (struct.pack("<Q", 5) + b'{"a":', "no safetensors file"),
+        (struct.pack("<Q", 500) + b"{}", "cut short: its header alone"),
+    ],
+)
+def test_a_file_that_is_no_whole_safetensors_file_is_told_as_what_it_is(file, content, words):
+    """A Git LFS pointer was "a fault of the lane; the log has the trace"."""
+    file.write_bytes(content)
+    with pytest.raises(InferenceError, match=f"model.safetensors .*{words}"):
+        tensors_of(file.parent)
+
+
+def test_a_cut_file_is_told(file):
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(InferenceError, match="cut short.*Copy or download it again"):
+        tensors_in(file)
+
+
+def test_an_index_that_names_a_missing_file_is_told(file):
+    file.rename(file.with_name("one.safetensors"))
+    (file.parent / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "one.safetensors", "c": "two.safetensors"}}))
+    with pytest.raises(InferenceError, match="two.safetensors is named by the index .* not in"):
+        tensors_of(file.parent)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"weight_map": 3}'])
+def test_an_index_that_is_none_is_told(file, text):
+    file.rename(file.with_name("one.safetensors"))
+    (file.parent / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(InferenceError, match="index of .* can't be read"):
+        tensors_of(file.parent)
