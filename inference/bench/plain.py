@@ -34,7 +34,7 @@ class Generate:
     def load(self, source: Source, report: Report) -> tuple[LaneFacts, float]:
         """Load as the snippets do."""
         began = time.perf_counter()
-        model = AutoModelForCausalLM.from_pretrained(source.checkpoint.folder, **loading.model_arguments(self._lane))
+        model = AutoModelForCausalLM.from_pretrained(source.checkpoint.folder, trust_remote_code=False, **loading.model_arguments(self._lane))
         if self._options:
             private.compile_also_quantized(model)
         vram.synchronize(model.device.type)

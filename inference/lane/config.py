@@ -15,9 +15,10 @@ from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 from inference.errors import InferenceError
 from inference.fast import first_line
 from inference.sources.at_hand import Checkpoint
+from inference.sources.headers import LFS_POINTER
 
-POINTER = b"version https://git-lfs"
-TEXTS = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.json", "chat_template.jinja")
+CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+SMALL = (CONFIG, "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 # generation settings that say nothing of which token comes next, and those that do nothing at 1
 NO_EFFECT = {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "max_length", "max_new_tokens", "transformers_version"}
 MECHANICS = ("_", "cache", "output_", "return_", "compile_config", "disable_compile")
@@ -29,8 +30,8 @@ NEUTRAL_AT_ONE = {
 
 def read_config(checkpoint: Checkpoint) -> PretrainedConfig:
     """The configuration; raises InferenceError for a model that transformers doesn't know by itself, and for a file that is not what it should be."""
-    check_files(checkpoint, TEXTS[:1])
-    found = json.loads((checkpoint.folder / "config.json").read_bytes())
+    check_files(checkpoint, CONFIG)
+    found = json.loads((checkpoint.folder / CONFIG).read_bytes())
     kind, own_code = found.get("model_type"), found.get("auto_map") or {}
     needs_own_code = InferenceError(
         f"{checkpoint.id} needs code of its own (auto_map in its config.json, model type {kind}), which is never run here. "
@@ -54,7 +55,7 @@ def read_config(checkpoint: Checkpoint) -> PretrainedConfig:
     return config
 
 
-def check_files(checkpoint: Checkpoint, names: tuple[str, ...] = TEXTS) -> None:
+def check_files(checkpoint: Checkpoint, *names: str) -> None:
     """Raise InferenceError, naming it, for a file of `names` that is a Git LFS pointer, empty, or no whole JSON object."""
     for path in (checkpoint.folder / name for name in names):
         if path.exists() and (what := _wrong(path)):
@@ -63,7 +64,7 @@ def check_files(checkpoint: Checkpoint, names: tuple[str, ...] = TEXTS) -> None:
 
 def _wrong(path: Path) -> str | None:
     raw = path.read_bytes()
-    if raw.startswith(POINTER):
+    if raw.startswith(LFS_POINTER):
         return "a Git LFS pointer, not the file itself (git lfs pull fetches it)"
     if path.suffix != ".json":
         return None

@@ -63,11 +63,12 @@ class Source:
         report(Loading("reading the tokenizer"))
         began = time.perf_counter()
         self.config = config.read_config(self.checkpoint)
-        config.check_files(self.checkpoint)
+        config.check_files(self.checkpoint, *config.SMALL)
         self._rows = int(getattr(self.config.get_text_config(), "vocab_size", 0) or 0)
         try:
             tokenizer, self._tokenizer_note = tokens.read(self.checkpoint.folder)
         except Exception as error:  # tokenizers raises bare Exceptions, transformers many kinds
+            config.check_files(self.checkpoint, config.TOKENIZER)
             raise InferenceError(
                 f"{self.checkpoint.id} has no tokenizer that can be read ({first_line(error)}). Save it beside the weights (save_pretrained)."
             ) from error

@@ -51,7 +51,7 @@ class Encoder:
 
     def plain_text(self, text: str) -> list[int]:
         """The ids of a text to be scored: marks are marks, and no start mark stands before it."""
-        ids = self._raw(text).ids
+        ids = self._start_once(text, self._ids(text))
         return ids[1:] if ids[:1] == [self._tokenizer.bos_token_id] else ids
 
     def _chat(self, request: Request) -> Prompt:
@@ -70,13 +70,18 @@ class Encoder:
         return Prompt(ids, "chat", False)
 
     def _raw(self, text: str) -> Prompt:
-        plain = ids = list(self._tokenizer(text)["input_ids"])
+        plain = list(self._tokenizer(text, verbose=False)["input_ids"])
+        ids = self._start_once(text, plain)
+        return Prompt(ids, "raw", ids == plain)
+
+    def _start_once(self, text: str, ids: list[int]) -> list[int]:
+        """`ids` of `text` with the start mark at the beginning, if at all; one that opens every turn stays where it was typed."""
         start = self._tokenizer.bos_token_id
         while start is not None and ids[:2] == [start, start]:
             ids = ids[1:]
         if start in ids[1:] and start not in self.turn_marks and start != self._tokenizer.eos_token_id:
-            ids = self._one_start(text, ids, start)
-        return Prompt(ids, "raw", ids == plain)
+            return self._one_start(text, ids, start)
+        return ids
 
     def _one_start(self, text: str, ids: list[int], start: int) -> list[int]:
         """`ids` with the start marks that are typed further on read as text."""
@@ -110,7 +115,7 @@ class Encoder:
         return other, stand_ins, {int(other.token_to_id(stand_ins.get(name, name)) or 0): token_id for name, token_id in added.items()}
 
     def _ids(self, text: str) -> list[int]:
-        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+        return list(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def _marks_of(self, ids: Sequence[int]) -> list[int]:
         return [token for token in ids if token in self._marks]

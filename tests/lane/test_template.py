@@ -1,6 +1,7 @@
 """What is asked stands in what the model reads, and the marks in it are the template's own, in every style of tokenizer."""
 
 import pytest
+from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
 from inference.errors import InferenceError
@@ -154,10 +155,13 @@ def test_a_start_mark_that_opens_every_turn_may_be_typed_in_raw():
     assert Encoder(tokenizer).encode(Request(pasted, format="raw")) == (tokenizer(pasted)["input_ids"], "raw", True)
 
 
-def test_a_text_to_be_scored_has_no_start_mark_of_its_own():
-    """A window is scored with the tokenizer's start mark before it."""
-    for style in STYLES:
-        tokenizer = tokenizer_with(TEMPLATE, style)
-        for text in ("hello <end_of_turn>", "<bos>hello"):
+@pytest.mark.parametrize("style", STYLES)
+def test_a_text_to_be_scored_has_no_start_mark_of_its_own(style):
+    """A window is scored with the tokenizer's start mark before it; nor does an end mark follow that the tokenizer adds to a prompt."""
+    tokenizer = tokenizer_with(TEMPLATE, style)
+    ends = processors.TemplateProcessing(single="<bos> $A <eos>", special_tokens=[("<bos>", 0), ("<eos>", 1)])
+    for processor in (None, ends):
+        tokenizer.backend_tokenizer.post_processor = processor or tokenizer.backend_tokenizer.post_processor
+        for text in ("hello <end_of_turn>", "<bos>hello", "hello <bos>"):
             ids = Encoder(tokenizer).plain_text(text)
-            assert 0 not in ids and ids.count(4) == text.count("<end_of_turn>")
+            assert not {0, 1} & set(ids) and ids.count(4) == text.count("<end_of_turn>")
