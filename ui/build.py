@@ -201,7 +201,7 @@ def _wire(
 
     begun = gr.on(
         [ask.send.click, ask.prompt.submit], page.begin, inputs=[ask.prompt, *ask.settings],
-        outputs=[ask.hint, verdict, ask.send, ask.stop, *[column.stop for column in columns]], **QUICK,
+        outputs=[ask.hint, verdict, ask.send, ask.stop, timer, *[column.stop for column in columns]], **QUICK,
     )  # fmt: skip
     begun.success(results.hide, outputs=[results.box], **QUICK)
     history.wire(QUICK)

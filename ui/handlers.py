@@ -83,15 +83,18 @@ class Page:
         return render.past_line(wrote.model_id if wrote else None)
 
     def begin(self, prompt: str, system: str, format: str, max_new_tokens: float, temperature: float, seed: float, mode: str, request: gr.Request) -> list[Any]:
-        """Accept a comparison: the hint, the verdict, Send, Stop both, each lane's Stop; only the hint if it is refused."""
+        """Accept a comparison: the hint, the verdict, Send, Stop both, the timer, each lane's Stop; only the hint if it is refused.
+
+        The timer rests: the streams show the lanes, and nobody changes the model under a run.
+        """
         try:
             asked = build_request(prompt, system, format, max_new_tokens, temperature, seed)
             self.start()
             self.sessions.begin(request.session_hash or "", lambda: self.engine.submit(asked, mode=mode))
         except InferenceError as error:
-            return [hint(str(error)), *[gr.skip()] * (3 + len(self.lanes))]
+            return [hint(str(error)), *[gr.skip()] * (4 + len(self.lanes))]
         stops = [gr.Button(interactive=True) for _ in self.lanes]
-        return [hint(""), "", gr.Button(interactive=False), gr.Button(interactive=True), *stops]
+        return [hint(""), "", gr.Button(interactive=False), gr.Button(interactive=True), gr.Timer(active=False), *stops]
 
     def verdict(self, tab: str) -> str:
         """The sentence under two finished answers."""
@@ -188,7 +191,7 @@ class LaneColumn:
         send, stop_all = (gr.Button(interactive=True), gr.Button(interactive=False)) if over else (gr.skip(), gr.skip())
         ended = session is None or self.key in session.outcomes
         stop = gr.Button(interactive=False) if ended else gr.skip()
-        timer = self.page.timer(statuses) if loading(statuses) else gr.skip()
+        timer = self.page.timer(statuses) if over or loading(statuses) else gr.skip()
         return [verdict, send, stop_all, stop, render.head(status), retry_button(status), timer]
 
     def stop(self, request: gr.Request) -> None:

@@ -113,6 +113,19 @@ def test_a_tab_looks_often_while_a_lane_loads_and_seldom_after(stage, monkeypatc
     assert not load.interactive and cancel.visible
 
 
+def test_a_tab_does_not_look_while_its_own_run_is_measured(stage, monkeypatch):
+    page = box_of(stage, monkeypatch).page
+    page.start()
+    accepted = page.begin("hi", "", "chat", 3, 0, 0, "together", VISITOR)
+    assert [each.active for each in accepted if isinstance(each, gr.Timer)] == [False]
+    session = page.sessions.get("tab")
+    page.sessions.ended("tab", session, "cpu:fp32", ended(5))
+    stage.lanes["cpu:fp32"].ready()
+    assert page.lanes[1].finish(VISITOR)[-1] == gr.skip()
+    page.sessions.ended("tab", session, "auto:nf4", ended(5))
+    assert page.lanes[0].finish(VISITOR)[-1].active
+
+
 # ---- a comparison of the model before
 
 
