@@ -18,6 +18,7 @@ from inference.cache.cache import Cache
 from inference.cache.made import Made
 from inference.errors import InferenceError
 from inference.sources import files
+from inference.sources.headers import tensors_in
 
 FORMAT = 1  # of what `merge.py` writes
 CONFIG, WEIGHTS = files.ADAPTER
@@ -59,6 +60,7 @@ def read(name: str, folder: Path, revision: str | None, base: str) -> Adapter:
     _check_kind(name, kind, config)
     if not (folder / WEIGHTS).exists():
         raise InferenceError(_no_weights(name, folder))
+    tensors_in(folder / WEIGHTS)  # a pointer or a cut file is told at once
     return Adapter(name, folder, revision, _base(name, config, base), {**config, "peft_type": kind})
 
 

@@ -157,6 +157,10 @@ def local(found: Checkpoint, settings: Settings) -> Checkpoint:
     """A folder with a whole model; raises InferenceError where something is missing."""
     name, folder = found.id, found.folder
     if not (folder / "config.json").exists():
+        if inner := sorted(path.parent.name for path in folder.glob(f"*/{adapter.CONFIG}")):
+            raise InferenceError(
+                f"{name} holds adapters in folders of their own ({', '.join(inner[:5])}). Point MODEL_ID at one: {name.rstrip('/')}/{inner[-1]}."
+            )
         raise InferenceError(f"{name} has no config.json, so it is no model folder. Point MODEL_ID at the folder that save_pretrained wrote.")
     if not files.weights_files(folder):
         raise InferenceError(f"{name} has a config.json but no weights (*.safetensors). Copy the weights there, or point MODEL_ID at a complete folder.")

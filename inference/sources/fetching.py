@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from inference import child
+from inference import child, machine
 from inference.cache import cache, manifest
 from inference.errors import InferenceError, Refused
 from inference.events import Loading, Report
@@ -91,7 +91,7 @@ def begin(name: str, settings: Settings) -> Fetch:
         cache.of(settings).tidy()
         if not found:
             command = [sys.executable, "-m", "inference.sources.fetch", name]
-            environment = child.environment(**settings.to_env())
+            environment = child.environment(**settings.to_env(), OMP_NUM_THREADS=str(machine.lane_threads(settings)))  # merging computes
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8")
             return Fetch(name, None, process)
     except InferenceError as error:

@@ -1,7 +1,7 @@
 """A PEFT adapter and its base -> one checkpoint, merged by peft in FP32, stored in the base's dtypes. Runs in the process that fetches.
 
-The base is read in its own dtype and one matrix at a time is widened, merged, held against the adapter's own answer and rounded back:
-bit for bit what peft's merge of the whole base in FP32 gives once it is rounded. What the rounding lost of the change is measured.
+The base is read in its own dtype (in FP32, if it has several), and one matrix at a time is widened, merged, held against the adapter's own
+answer and rounded back: bit for bit what peft's merge of the whole base in FP32 gives once it is rounded. What the rounding lost is measured.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class _Rounding:
 
     def add(self, before: torch.Tensor, exact: torch.Tensor, stored: torch.Tensor) -> None:
         """Count one matrix; all but `stored` in FP32."""
-        self._change += float((exact - before).square().sum(dtype=torch.float64))
-        self._lost += float((stored.float() - exact).square().sum(dtype=torch.float64))
+        self._change += float(torch.linalg.vector_norm(exact - before)) ** 2
+        self._lost += float(torch.linalg.vector_norm(stored.float() - exact)) ** 2
 
     @property
     def share(self) -> float:
@@ -67,11 +67,13 @@ class _Rounding:
 @torch.no_grad()
 def merge(adapter: Adapter, base: Path, place: Made, report: Report) -> None:
     """Write the adapter merged into the base in folder `base` to `place`, whose lock the caller holds; raises InferenceError."""
-    needed = _bytes(base, adapter)
+    tensors = tensors_of(base)
+    kept = {name: DTYPES[tensor.dtype] for name, tensor in tensors.items() if tensor.dtype in DTYPES}
+    dtype = next(iter(kept.values())) if len(set(kept.values())) == 1 else torch.float32
+    needed = dtype.itemsize * sum(tensor.count for tensor in tensors.values()) + (adapter.folder / WEIGHTS).stat().st_size + SPARE_BYTES
     machine.check_fits(f"Merging {adapter.id} into {adapter.base}", needed, machine.ram_available_bytes(), "Merge it where there is more memory (RAM).")
     report(Loading("reading the adapter's base"))
-    kept = {name: DTYPES[tensor.dtype] for name, tensor in tensors_of(base).items() if tensor.dtype in DTYPES}
-    tuned = _put_on(adapter, _read_base(adapter, base, set(kept.values())))
+    tuned = _put_on(adapter, _read_base(adapter, base, dtype))
     rounding = _Rounding()
     merged = _merged(adapter, tuned, rounding, report)
     with place.writing(needed) as out:
@@ -82,19 +84,13 @@ def merge(adapter: Adapter, base: Path, place: Made, report: Report) -> None:
         place.write_note(out, _note(adapter, set(kept.values()), rounding))
 
 
-def _bytes(base: Path, adapter: Adapter) -> int:
-    return sum(file.stat().st_size for file in [*files.weights_files(base), *adapter.folder.glob("*.safetensors")]) + SPARE_BYTES
-
-
 def _note(adapter: Adapter, dtypes: set[torch.dtype], rounding: _Rounding) -> str:
     names = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
     lost = f"storing it in {names} lost {100 * rounding.share:.2g} % of its change" if rounding.share else f"stored in {names}, nothing of its change was lost"
     return f"adapter {adapter.id} merged into {adapter.base}; {lost}"
 
 
-def _read_base(adapter: Adapter, base: Path, dtypes: set[torch.dtype]) -> PreTrainedModel:
-    """The base in the one dtype that it is stored in; in FP32 where there are several."""
-    dtype = next(iter(dtypes)) if len(dtypes) == 1 else torch.float32
+def _read_base(adapter: Adapter, base: Path, dtype: torch.dtype) -> PreTrainedModel:
     try:
         model, info = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, output_loading_info=True, trust_remote_code=False, **files.NO_ADAPTER)
     except (OSError, ValueError, KeyError, RuntimeError) as error:

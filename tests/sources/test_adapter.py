@@ -14,11 +14,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from inference import child
-from inference.cache import manifest
+from inference.cache import cache, manifest
 from inference.errors import InferenceError
 from inference.events import Request
-from inference.settings import Settings
-from inference.sources import checkpoints, fetching
+from inference.settings import DEFAULT_MODEL, Settings
+from inference.sources import checkpoints, default_model, fetching
 from tests.support.adapters import TARGETS, lora, make_adapter
 from tests.support.multimodal import make_multimodal
 from tests.support.real import answer, loaded_lane
@@ -78,8 +78,9 @@ def stored_as(base, dtype):
     model.to(dtype).save_pretrained(base)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [*((kind, dtype) for kind in KINDS for dtype in (torch.float32, torch.bfloat16)), ("lora", torch.float16), ("dora", torch.float16)]
+)
 def test_a_merged_adapter_answers_as_the_adapter_does_and_is_peft_s_own_merge_bit_for_bit(tmp_path, base, settings, kind, dtype):
     stored_as(base, dtype)
     adapter = make_adapter(tmp_path / "adapter", base, KINDS[kind])
@@ -263,6 +264,46 @@ def test_pickled_adapter_weights_are_refused_with_how_to_save_them_again(tmp_pat
     (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
     with pytest.raises(InferenceError, match="pickle file, which can run code.*safe_serialization"):
         find(adapter, settings)
+
+
+@pytest.mark.parametrize(("content", "words"), [(b"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"), (None, "cut short")])
+def test_adapter_weights_that_are_a_pointer_or_cut_short_are_told(tmp_path, base, settings, content, words):
+    weights = make_adapter(tmp_path / "adapter", base) / "adapter_model.safetensors"
+    weights.write_bytes(content or weights.read_bytes()[:-100])
+    with pytest.raises(InferenceError, match=rf"adapter_model.safetensors is .*{words}"):
+        find(tmp_path / "adapter", settings)
+
+
+def test_of_several_adapters_one_must_be_named(tmp_path, base, settings):
+    for name in ("waiter", "cook"):
+        make_adapter(tmp_path / "adapters" / name, base)
+    with pytest.raises(InferenceError, match=r"\(cook, waiter\). Point MODEL_ID at one: .*adapters/waiter"):
+        find(tmp_path / "adapters", settings)
+
+
+def test_the_full_precision_copy_may_be_an_adapter_beside_a_whole_model(tmp_path, base):
+    adapter = make_adapter(tmp_path / "adapter", base)
+    settings = Settings(model_id=str(base), cpu_model_id=str(adapter), cache_dir=str(tmp_path / "cache"))
+    assert find(settings.model_for("cpu:nf4"), settings).adapter is None
+    assert find(settings.model_for("cpu:fp32"), settings).adapter == f"{adapter} (LORA, rank 4)"
+
+
+def test_an_adapter_over_the_default_model_takes_the_packaged_one_and_says_so(tmp_path, base, settings, monkeypatch):
+    """Where the Hub is out of reach the menu's adapter still has its base, whose past is told with it."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    packaged = default_model.entry(cache.of(settings)).path
+    shutil.copytree(base, packaged)
+    manifest.seal(packaged, default_model.REVISION)
+    adapter = make_adapter(tmp_path / "adapter", base)
+    changed(adapter, base_model_name_or_path=DEFAULT_MODEL)
+    found = find(adapter, settings)
+    assert found.base == DEFAULT_MODEL and f"merged into {DEFAULT_MODEL}; " in found.note and "Q4_1 before" in found.note
+    assert fetching.begin(str(adapter), settings)._process is None
+
+
+def test_the_base_of_a_whole_fine_tune_is_the_one_that_the_settings_name(base, settings):
+    named = Settings(cache_dir=settings.cache_dir, base_model_id="owner/base")
+    assert (find(base, settings).base, find(base, named).base) == (None, "owner/base")
 
 
 def test_a_quantized_base_is_refused_and_another_can_be_named(tmp_path, base, settings):
