@@ -6,6 +6,7 @@ itself and given back. In: what the files' headers say. Out: the lazy tensors th
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from inference.errors import InferenceError
+from inference import machine
 from inference.models.exact import IN_A_FILE, SIXTEEN_BIT, exact_dtype
 from inference.models.skeleton import STATE_OF_4_BIT
 from inference.models.values import Values
@@ -23,6 +24,8 @@ DTYPES = IN_A_FILE | {
     "F64": torch.float64, "F32": torch.float32, "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8,
     "BOOL": torch.bool,
 }  # fmt: skip
+
+MANY = 2**23  # values
 
 
 class Weights:
@@ -40,6 +43,14 @@ class Weights:
         self.exact, self.dtype = exact, dtype
         self.lazy = {given: LazyTensor(self, name, tensors[name], name in passing) for name, given in renamed.items()}
         self._maps: dict[Path, Any] = {}
+        self._passed = 0
+
+    def pass_by(self, count: int) -> None:
+        """Now and then give back what quantizing has freed: it lies scattered among what is kept, where the allocator holds on to it."""
+        self._passed += count
+        if self._passed >= MANY:
+            self._passed = 0
+            machine.give_back_freed()
 
     def map(self, name: str, file: Path) -> torch.Tensor:
         """The tensor in the file's own pages."""
@@ -93,11 +104,15 @@ class LazyTensor:
         return self._weights.map(self._name, self._stored.file)
 
     def _read(self) -> torch.Tensor:
+        """In pages of its own, which go when the tensor does."""
         stored = self._stored
         assert stored.file is not None
-        raw = torch.empty(stored.bytes, dtype=torch.uint8)
+        if self._passing:
+            self._weights.pass_by(stored.count)
+        if not stored.count:
+            return torch.empty(stored.shape, dtype=DTYPES[stored.dtype])
+        start = stored.offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        skipped = stored.offset - start
         with stored.file.open("rb") as file:
-            file.seek(stored.offset)
-            if file.readinto(memoryview(raw.numpy())) != stored.bytes:
-                raise InferenceError(f"{stored.file} ends within {self._name}. Copy or download it again.")
-        return raw.view(DTYPES[stored.dtype]).reshape(stored.shape)
+            pages = mmap.mmap(file.fileno(), skipped + stored.bytes, access=mmap.ACCESS_COPY, offset=start)
+        return torch.frombuffer(pages, dtype=DTYPES[stored.dtype], count=stored.count, offset=skipped).reshape(stored.shape)
