@@ -37,7 +37,7 @@ class StopHook:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.should_stop: ShouldStop = never
-        self.layers = list(getattr(model.base_model, "layers", []))
+        self.layers = list(getattr(model.get_decoder(), "layers", []))
         for layer in self.layers:
             layer.register_forward_pre_hook(self._look)
 

@@ -7,6 +7,7 @@ reads off it. Knows no run and no process.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
 from inference import machine
@@ -70,7 +72,7 @@ def load(checkpoint: Checkpoint, lane: str, report: Report, ways: FastWays) -> P
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
         raise OutOfMemory(f"The GPU ran out of memory while loading {checkpoint.id}. Free the card or set MODEL_ID to a smaller model.") from None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise InferenceError(
             f"{checkpoint.id} could not be loaded ({first_line(error)}). Check that the folder is complete and made for text generation."
         ) from error
@@ -128,7 +130,8 @@ def _read(folder: Path, plan: Plan, ways: FastWays) -> PreTrainedModel:
     found, arguments = plan.found, dict(plan.arguments)
     on_cpu = plan.lane.startswith("cpu")
     exact = on_cpu and ways.may("compact")
-    passing = [name for name, place in found.places.items() if on_cpu and _is_made_anew(found, place)]
+    parts = Counter(found.places.values())
+    passing = [name for name, place in found.places.items() if on_cpu and (parts[place] > 1 or _is_quantized(found, place))]
     weights = Weights(plan.tensors, {name: given for name, given in found.renamed.items() if name in found.places}, passing, exact, arguments["dtype"])
     config = found.config
     if quantization_of(config):
@@ -149,8 +152,8 @@ def _read(folder: Path, plan: Plan, ways: FastWays) -> PreTrainedModel:
     return model.eval()
 
 
-def _is_made_anew(found: Skeleton, place: str) -> bool:
-    """Whether the parameter at `place` is not as the file has it, but quantized or put together."""
+def _is_quantized(found: Skeleton, place: str) -> bool:
+    """Whether the parameter at `place` is put in 4 bits while it is loaded."""
     module = found.model.get_submodule(place.rpartition(".")[0])
     return private.is_four_bit(module) and place.endswith(".weight") and not quantization_of(found.config)
 

@@ -132,7 +132,8 @@ class LaneRecord:
     """One lane of a comparison: what it is, its last load (whoever caused it), its runs, and their figures (of `n` counted runs).
 
     `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one.
-    `fast_used`: our own faster ways in use; `fast_why_not`: of each other one that is for this lane, why not.
+    `not_quantized`: what of a 4-bit lane is not in 4 bits, with dtype and share of the bytes; `kept_16bit`: what of it is in 16 bits.
+    `held`: the bytes of `weights_bytes` by dtype; `files`: what they were read from. `fast_used`: our own faster ways in use; `fast_why_not`: of each other one that is for this lane, why not.
     """
 
     available: bool
@@ -152,7 +153,10 @@ class LaneRecord:
     kernel: str | None
     threads: int | None
     kept_16bit: tuple[str, ...] | None
+    not_quantized: tuple[str, ...] | None
     weights_bytes: int | None
+    held: Mapping[str, int] | None
+    files: tuple[str, ...] | None
     fast_used: tuple[str, ...] | None
     fast_why_not: Mapping[str, str] | None
     path_pending: bool

@@ -21,6 +21,7 @@ from inference.record.summary import summary_lines
 from inference.record.verdict import REFERENCE
 from inference.units import UNKNOWN, count, rate, seconds, size
 
+MOST_KEPT = 6  # parts of a 4-bit lane that are named in its cell
 Cell = Callable[[Record, LaneRecord], str]
 Words = Callable[[float | None], str]
 QUALITY_COMMAND = "python -m inference quality"
@@ -64,8 +65,9 @@ def _quantization(record: Record, lane: LaneRecord) -> str:
     if not found:
         return "none" if lane.precision else UNKNOWN
     double = "double quantization" if found.get("double") else "no double quantization"
-    kept = ", ".join(lane.kept_16bit or ()) or "nothing"
-    return f"bitsandbytes {str(found.get('type')).upper()}, {double}\nkept in 16 bit: {kept}"
+    kept = list(lane.not_quantized or ())
+    rest = f" and {len(kept) - MOST_KEPT} smaller" if len(kept) > MOST_KEPT else ""
+    return f"bitsandbytes {str(found.get('type')).upper()}, {double}\nnot quantized: {', '.join(kept[:MOST_KEPT]) or 'nothing'}{rest}"
 
 
 def _data_type(record: Record, lane: LaneRecord) -> str:
