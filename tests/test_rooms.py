@@ -24,11 +24,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cpu": {"cache", "decode", "models"},
     "cuda": {"decode", "models"},
     "lane": {"cache", "sources", "decode", "models", "cpu", "cuda"},
+    "doctor": {"cache", "sources", "models", "cpu", "cuda", "lane"},
     "bench": {"engine", "record", "quality"},
     "cli": {"engine", "record", "quality", "series", "bench"},
 }
 BASELINES = {"bench.baseline", "bench.plain", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
-LANE_ROOMS = {"sources", "decode", "models", "cpu", "cuda", "lane"}
+LANE_ROOMS = {"sources", "decode", "models", "cpu", "cuda", "lane", "doctor"}
 PAGE_MAY_IMPORT = {"engine", "record", "quality", "series"}
 HEAVY = {"torch", "transformers", "bitsandbytes", "accelerate", "safetensors"}
 MOST_FILES = 15

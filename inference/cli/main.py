@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     quality = quality_command.add_parser(commands)
     check = commands.add_parser("doctor", help="devices, versions, limits, which models fit, and what the cache holds")
     check.set_defaults(command=_doctor)
+    check.add_argument("named", nargs="?", metavar="MODEL", help="judge this model alone, before anything of it is downloaded")
     check.add_argument("--empty-cache", action="store_true", help="remove what our cache holds and no lane uses, instead of the report")
     for command in (one, ours, quality, check):
         command.add_argument("--model", help="Hub id, folder or shape:NAME (MODEL_ID)")
@@ -151,7 +152,10 @@ def _bench(options: argparse.Namespace, settings: Settings) -> int:
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     sys.stdout.flush()
-    command = [sys.executable, "-m", "inference.lane.doctor", *(["--empty-cache"] if options.empty_cache else [])]
+    if options.named:
+        settings = replace(settings, model_id=options.named, cpu_model_id="")
+    what = ["--empty-cache"] if options.empty_cache else ["--model"] if options.named else []
+    command = [sys.executable, "-m", "inference.doctor.report", *what]
     return subprocess.run(command, env=child.environment(**settings.to_env())).returncode
 
 

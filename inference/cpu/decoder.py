@@ -145,6 +145,14 @@ def compilable(model: PreTrainedModel) -> bool:
     return not kinds & {"dynamic", "longrope"}
 
 
+def check_form(model: PreTrainedModel) -> None:
+    """Raise InferenceError for a model whose steps are not compiled, as far as one without weights can tell."""
+    if not chunked(model):
+        raise InferenceError("this model has layers of a kind that is not compiled here")
+    if not compilable(model):
+        raise InferenceError("its rotary embedding depends on the length")
+
+
 def window(model: PreTrainedModel) -> int:
     """Positions up to which every layer sees all of them, so that the step, which has no mask, is exact."""
     config = model.config.get_text_config()

@@ -22,7 +22,7 @@ from inference.decode.sampling import Sampler, sampler_for
 from inference.errors import InferenceError
 from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Report, Request, Text
 from inference.fast import FastWays
-from inference.lane import vram
+from inference.lane import measured, vram
 from inference.lane.paths import DecodePaths, device_lost
 from inference.lane.source import Source
 from inference.lane.text import TextStream
@@ -106,6 +106,7 @@ class Lane:
         clock.end("fast path")
         self._figures = LoadFigures(sum(spans.values()), spans, peak_ram_bytes=self.ram.peak(), peak_vram=vram.held(self.device))
         self.facts = facts
+        measured.note(self.settings, self.source.checkpoint.folder, self.name, facts, self._figures)
         self._kernel = kernel or facts.kernel
 
     def _read(self, checkpoint: Checkpoint, report: Report) -> PreTrainedModel:

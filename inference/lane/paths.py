@@ -67,10 +67,7 @@ class DecodePaths:
                 self._take_step(self._step_file, report)
 
     def _plan_step(self, model: PreTrainedModel) -> None:
-        if not isinstance(self.eager, cpu.CpuDecoder):
-            raise NotCompiled("this model has layers of a kind that is not compiled here")
-        if not cpu.compilable(model):
-            raise NotCompiled("its rotary embedding depends on the length")
+        cpu.check_form(model)
         self._step_file = compiled_step.file_for(model, self._cache / "inductor", self._threads)
 
     def _take_step(self, file: Path, report: Report | None = None) -> None:

@@ -6,12 +6,13 @@ import threading
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, Gemma3Config
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, Gemma3Config
 
 from inference.cuda import device_code, prefetch
 from inference.cuda.device_code import NoDeviceCode, compile_source
-from inference.cuda.parts import NotFusable, read_parts
+from inference.cuda.parts import NotFusable, check_form, read_parts
 from inference.cuda.step import kernel_macros
+from inference.models.skeleton import skeleton
 from tests.support.quantized import MODELS, quantized
 
 SMALL = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -32,6 +33,16 @@ def test_the_skeleton_says_what_the_loaded_model_says(name):
     assert prefetch.macros_of(model.config) == kernel_macros(read_parts(model))
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_form_that_our_step_knows_is_known_without_weights(name):
+    loaded = quantized(name)
+    quantization = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
+    check_form(skeleton(loaded.config, (), torch.bfloat16, quantization).model)
+    loaded.config.head_dim = 48
+    with pytest.raises(NotFusable, match="48 columns|x 96|144"):
+        check_form(skeleton(loaded.config, (), torch.bfloat16, quantization).model)
+
+
 def test_a_multimodal_configuration_is_read_by_its_text_part():
     text = {**SMALL, "head_dim": 64, "sliding_window": 12}
     vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
@@ -44,8 +55,9 @@ def test_a_family_that_our_step_does_not_know_is_refused_in_a_sentence(kind):
     config = AutoConfig.for_model(kind) if kind == "gpt2" else AutoConfig.for_model(kind, **SMALL, pad_token_id=0)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
-    with pytest.raises(NotFusable, match=OTHERS[kind]):
-        read_parts(model)
+    for asked in (check_form, read_parts):
+        with pytest.raises(NotFusable, match=OTHERS[kind]):
+            asked(model)
 
 
 def test_layers_of_several_sizes_are_refused():

@@ -1,11 +1,12 @@
-"""What doctor says of the cache (each entry with its size, the limit, where it is, how to empty it) and of a model's values."""
+"""What doctor says of the cache (each entry with its size, the limit, where it is, how to empty it), and when a model makes it fail."""
 
 from pathlib import Path
 
+import torch
+
 from inference.cache.cache import Cache
-from inference.lane import doctor
+from inference.doctor import report as doctor
 from inference.settings import Settings
-from tests.support.four_bit import dequantized
 from tests.support.tiny import make_checkpoint
 
 
@@ -53,10 +54,20 @@ def test_what_a_lane_uses_is_kept_and_said(tmp_path):
     assert doctor.emptied(place)[1:] == ["  kept, in use by a lane or not to be removed: used"] and Path(used.path).exists()
 
 
-def test_values_out_of_a_4_bit_file_are_told_of_a_model_that_is_at_hand(tmp_path):
-    def said(folder):
-        return doctor._model(Settings(model_id=str(folder), cache_dir=str(tmp_path / "cache")))
+def test_a_model_of_the_settings_that_can_t_load_is_a_failure(tmp_path):
+    """A folder without a usable model was ignored, with exit 0."""
+    good, bad = make_checkpoint(tmp_path / "good"), make_checkpoint(tmp_path / "bad")
+    (bad / "model.safetensors").write_bytes(b"")
+    cpu = {"lanes": ("cpu:nf4", "cpu:fp32"), "cache_dir": str(tmp_path / "cache")}
+    lines, well = doctor.report_model(Settings(model_id=str(good), **cpu))
+    assert well and sum(": fits, needs" in line for line in lines if line.startswith("  cpu:")) == 2
+    lines, well = doctor.report(Settings(model_id=str(bad), **cpu))
+    assert not well and "model.safetensors is empty. Copy or download it again." in "\n".join(lines)
+    lines, well = doctor.report_model(Settings(model_id=str(good), cpu_model_id=str(bad), **cpu))
+    assert not well and ["cpu:nf4: fits" in line for line in lines].count(True) == 1 and "is empty" in lines[-1]
 
-    assert "came out of a 4-bit file: 14 of 15 matrices" in said(dequantized(tmp_path / "four"))[-1]
-    assert said(make_checkpoint(tmp_path / "full", "llama")) == []
-    assert "There is no folder" in said(tmp_path / "none")[-1]
+
+def test_a_lane_that_can_not_run_here_makes_the_model_s_judgement_a_failure(tmp_path):
+    settings = Settings(model_id=str(make_checkpoint(tmp_path / "m")), lanes=("cuda:nf4", "cpu:fp32"), cache_dir=str(tmp_path / "cache"))
+    lines, well = doctor.report_model(settings)
+    assert well == torch.cuda.is_available() and any("cpu:fp32: fits" in line for line in lines)

@@ -1,34 +1,25 @@
-"""`python -m inference.lane.doctor`: what this machine can run, as text: versions, devices, limits, each lane's state, and which models fit where.
+"""`python -m inference.doctor.report`: what this machine can run, as text: versions, devices, limits, each lane's state, and which models fit where.
 
 A process of its own, since it imports torch. `report()` gives the lines and whether every lane can run; the exit code says the same.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Callable
 
 import torch
-from transformers import AutoConfig
 
 from inference import cgroups, machine
 from inference.cache import cache, disk
 from inference.cache.cache import Cache
-from inference.cpu import library
-from inference.cpu.compiling import compiler
-from inference.cuda.decoder import OLDEST_CAPABILITY
-from inference.cuda.device_code import DeviceCode
-from inference.errors import InferenceError
-from inference.fast import WAYS, FastWays, first_line
+from inference.doctor import here, look
+from inference.doctor.judge import judge
+from inference.fast import WAYS, FastWays
 from inference.lane.probe import cuda_reason, environment, probe, versions
-from inference.models import fits, loading, was_four_bit
-from inference.models.skeleton import skeleton
+from inference.models import fits, loading
 from inference.settings import Settings, from_env
 from inference.sources import shapes
-from inference.sources.at_hand import at_hand
-from inference.sources.headers import Stored
 from inference.units import size
 
 
@@ -40,11 +31,18 @@ def report(settings: Settings) -> tuple[list[str], bool]:
         note = f" ({lane.reason})" if lane.reason else ""
         lines.append(f"  {lane.lane}: {'can run' if lane.available else 'can not run'}{note}")
         lines += _ways(lane.lane, settings) if lane.available else []
-    compact = "compact" in settings.fast
-    lines += ["", "Models that fit", *_fits([lane.lane for lane in found if lane.available], compact)]
-    lines += _model(settings)
+    lanes = [lane.lane for lane in found if lane.available]
+    models, well = _models(settings, lanes)
+    lines += ["", "Model", *models, "", "Shapes that fit", *_fits(lanes, "compact" in settings.fast)]
     lines += ["", "Cache", *_cache(cache.of(settings))]
-    return lines, all(lane.available for lane in found)
+    return lines, well and all(lane.available for lane in found)
+
+
+def report_model(settings: Settings) -> tuple[list[str], bool]:
+    """Lines about the settings' model alone, and True when each of the settings' lanes can load it."""
+    found = [probe(lane) for lane in settings.lanes]
+    lines, well = _models(settings, [lane.lane for lane in found if lane.available])
+    return [*lines, *(f"  {lane.lane}: {lane.reason}" for lane in found if not lane.available)], well and all(lane.available for lane in found)
 
 
 def _ways(lane: str, settings: Settings) -> list[str]:
@@ -52,7 +50,7 @@ def _ways(lane: str, settings: Settings) -> list[str]:
     ways = FastWays(lane, settings.fast)
     lines = []
     for name in ways.names:
-        reason = ways.why_not.get(name) or REASONS.get(name, lambda: None)()
+        reason = here.why_not(name, ways)
         lines.append(f"    {name}: {WAYS[name].words}; " + (f"not here: {reason}" if reason else "can be had here"))
     return lines
 
@@ -71,38 +69,11 @@ def _hardware(settings: Settings) -> list[str]:
     return [*lines, f"  GPU: {facts['gpu']}, {size(facts['gpu_memory_bytes'])}, {size(free)} free, driver {facts['driver'] or 'unknown'}"]
 
 
-def _no_graph() -> str | None:
-    """Why our CUDA kernels can't be compiled and loaded here; None where they can."""
-    if torch.cuda.get_device_capability() < OLDEST_CAPABILITY:
-        return "the GPU is older than compute capability 8.0"
-    try:
-        DeviceCode('extern "C" __global__ void nothing() {}', {}, torch.device("cuda"))
-    except (InferenceError, OSError, RuntimeError) as error:
-        return str(error).split("\n")[0]
-    return None
-
-
-def _no_step() -> str | None:
-    return None if compiler() else "no C++ compiler is installed"
-
-
-def _no_library() -> str | None:
-    return None if library.compiler() else "no C compiler is installed"
-
-
-def _no_nf4() -> str | None:
-    dtype = str(loading.compute_dtype("cpu")).removeprefix("torch.")
-    return _no_library() if dtype == "float32" else f"4-bit layers compute in {dtype} here, by bitsandbytes' own kernels"
-
-
-REASONS: dict[str, Callable[[], str | None]] = {"cuda-graph": _no_graph, "compiled": _no_step, "layers": _no_library, "nf4": _no_nf4}
-
-
 def _fits(lanes: list[str], compact: bool) -> list[str]:
     lines = []
     for name in shapes.names():
-        config = AutoConfig.for_model(**json.loads((shapes.FOLDER / f"{name}.json").read_text())["config"])
-        tensors = {key: Stored(tuple(part.shape), "BF16") for key, part in skeleton(config, (), torch.bfloat16).model.named_parameters()}
+        config = look.config_of_shape(name)
+        tensors = look.as_bf16(config)
         for lane in lanes:
             need = fits.need(config, tensors, lane, compact).peak_bytes + loading.margin_bytes(lane)
             have = loading.free_bytes(lane)
@@ -110,14 +81,13 @@ def _fits(lanes: list[str], compact: bool) -> list[str]:
     return lines
 
 
-def _model(settings: Settings) -> list[str]:
-    """What the values of the settings' model tell, where it is at hand and they tell something."""
-    try:
-        here = at_hand(settings.model_id, settings)
-        told = was_four_bit.found(here.folder) if here else None
-    except (InferenceError, OSError, ValueError) as error:
-        return ["", "Model", f"  {settings.model_id}: {first_line(error)}"]
-    return ["", "Model", f"  {settings.model_id}: {told.words}"] if told else []
+def _models(settings: Settings, lanes: list[str]) -> tuple[list[str], bool]:
+    """Each model of the settings, judged for the lanes that load it."""
+    lines, well = list[str](), True
+    for name in dict.fromkeys(map(settings.model_for, lanes)):
+        said, good = judge(name, [lane for lane in lanes if settings.model_for(lane) == name], settings)
+        lines, well = [*lines, *said], well and good
+    return lines, well
 
 
 def _cache(place: Cache) -> list[str]:
@@ -144,11 +114,11 @@ def emptied(place: Cache) -> list[str]:
 
 
 def main() -> int:
-    """Print the report for the environment's settings, or empty the cache (`--empty-cache`); returns the exit code."""
+    """Print the report for the environment's settings, of their model alone (`--model`), or empty the cache (`--empty-cache`); the exit code."""
     if "--empty-cache" in sys.argv[1:]:
         print("\n".join(emptied(cache.of(from_env()))))
         return 0
-    lines, well = report(from_env())
+    lines, well = report_model(from_env()) if "--model" in sys.argv[1:] else report(from_env())
     print("\n".join(lines))
     return 0 if well else 1
 

@@ -1,0 +1,47 @@
+"""Which of our faster ways can be had on this machine, whatever the model. In: a way's name. Out: why not, or None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from inference.cpu import library
+from inference.cpu.compiling import compiler
+from inference.cuda.decoder import OLDEST_CAPABILITY
+from inference.cuda.device_code import DeviceCode
+from inference.errors import InferenceError
+from inference.fast import FastWays
+from inference.models import loading
+
+
+def why_not(name: str, ways: FastWays) -> str | None:
+    """Why the way `name` of a lane can't be had here; None where it can."""
+    return ways.why_not.get(name) or REASONS.get(name, lambda: None)()
+
+
+def _no_graph() -> str | None:
+    """Why our CUDA kernels can't be compiled and loaded here; None where they can."""
+    if torch.cuda.get_device_capability() < OLDEST_CAPABILITY:
+        return "the GPU is older than compute capability 8.0"
+    try:
+        DeviceCode('extern "C" __global__ void nothing() {}', {}, torch.device("cuda"))
+    except (InferenceError, OSError, RuntimeError) as error:
+        return str(error).split("\n")[0]
+    return None
+
+
+def _no_step() -> str | None:
+    return None if compiler() else "no C++ compiler is installed"
+
+
+def _no_library() -> str | None:
+    return None if library.compiler() else "no C compiler is installed"
+
+
+def _no_nf4() -> str | None:
+    dtype = str(loading.compute_dtype("cpu")).removeprefix("torch.")
+    return _no_library() if dtype == "float32" else f"4-bit layers compute in {dtype} here, by bitsandbytes' own kernels"
+
+
+REASONS: dict[str, Callable[[], str | None]] = {"cuda-graph": _no_graph, "compiled": _no_step, "layers": _no_library, "nf4": _no_nf4}

@@ -1,0 +1,137 @@
+"""A model before it is loaded, judged for each lane: what it is, whether it fits, which way it will decode, what it lacks; then what was measured.
+
+In: a name, lanes that can run here, settings. Out: lines, and whether every lane could load it. All from configuration and headers.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from inference.cpu import decoder as cpu
+from inference.cuda import prefetch
+from inference.cuda.parts import check_form
+from inference.doctor import here
+from inference.doctor.look import Seen, see
+from inference.errors import InferenceError
+from inference.fast import FastWays, first_line
+from inference.lane import measured
+from inference.models import loading, was_four_bit
+from inference.models.loading import Plan
+from inference.settings import Settings
+from inference.sources.files import TOKENIZERS
+from inference.units import size
+
+WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "U8": "uint8 (packed)"}
+TEMPLATES = ("chat_template.jinja", "chat_template.json")
+
+
+def judge(name: str, lanes: Iterable[str], settings: Settings) -> tuple[list[str], bool]:
+    """Lines about the model, and True when each of the lanes can load it."""
+    with tempfile.TemporaryDirectory() as work:
+        try:
+            seen = see(name, settings, Path(work))
+            lines, well = _lacks(seen)
+        except (InferenceError, OSError, ValueError) as error:
+            return [f"  {name} can't be loaded: {first_line(error)}"], False
+        judged = [_lane(seen, lane, settings) for lane in lanes]
+        plan = next((plan for _, plan, _ in judged if plan), None)
+        return [
+            f"  {seen.name}: {seen.kind}, {seen.where}", *(_what(seen, plan) if plan else ()), *_values(seen), *lines,
+            *(line for said, _, _ in judged for line in said),
+        ], well and all(fits for _, _, fits in judged)  # fmt: skip
+
+
+def _what(seen: Seen, plan: Plan) -> list[str]:
+    """Its class, size and dtypes, and what of its files is left out."""
+    model, found = plan.found.model, plan.found
+    bytes_of = Counter[str]()
+    for stored in seen.tensors.values():
+        bytes_of[WORDS.get(stored.dtype, stored.dtype)] += stored.bytes
+    dtypes = ", ".join(f"{size(count)} of {dtype}" for dtype, count in bytes_of.most_common())
+    lines = [f"  {type(model).__name__}, {sum(part.numel() for part in model.parameters()):,} parameters: {dtypes}"]
+    if other := len(found.left) - len(found.stray):
+        lines.append(f"  multimodal: its text model is loaded; {other} tensors of its other parts are not")
+    if found.stray:
+        lines.append(f"  {len(found.stray)} tensors have no place in the model and are not used (the first: {found.stray[0]})")
+    if missing := _missing(plan):
+        lines.append(f"  lacks {len(missing)} of the weights that its architecture needs (the first: {missing[0]})")
+    return lines
+
+
+def _missing(plan: Plan) -> list[str]:
+    """The parameters that no tensor of the files becomes, those left out that take another's values."""
+    model = plan.found.model
+    tied = getattr(model, "all_tied_weights_keys", None) or {}
+    return sorted({name for name, _ in model.named_parameters()} - set(plan.found.places.values()) - set(tied))
+
+
+def _values(seen: Seen) -> list[str]:
+    told = was_four_bit.found(seen.here) if seen.here else None
+    return [f"  {told.words}"] if told else []
+
+
+def _lacks(seen: Seen) -> tuple[list[str], bool]:
+    """What is missing beside the weights, and whether it can do without."""
+    if not seen.folders:  # its tokenizer is made with it
+        return [], True
+    names = {file.name for folder in seen.folders for file in folder.iterdir()}
+    if names.isdisjoint(TOKENIZERS):
+        return ["  lacks a tokenizer (tokenizer.json): save it beside the weights (save_pretrained)"], False
+    lines = [] if "tokenizer.json" in names else ["  lacks tokenizer.json: its tokenizer is rebuilt from its vocabulary"]
+    if names.isdisjoint(TEMPLATES) and not any(_template_in(folder / "tokenizer_config.json") for folder in seen.folders):
+        lines.append("  lacks a chat template: prompts are given as they are (raw)")
+    return lines, True
+
+
+def _template_in(file: Path) -> bool:
+    return file.exists() and bool(json.loads(file.read_text() or "{}").get("chat_template"))
+
+
+def _lane(seen: Seen, lane: str, settings: Settings) -> tuple[list[str], Plan | None, bool]:
+    """(lines, what would be loaded, whether it fits)."""
+    ways = FastWays(lane, settings.fast)
+    try:
+        plan = loading.plan(seen.name, seen.config, seen.tensors, lane, ways)
+    except InferenceError as error:
+        return [f"  {lane}: can't be loaded: {error}"], None, False
+    need, have = plan.need.peak_bytes + loading.margin_bytes(lane), loading.free_bytes(lane)
+    verdict = "fits" if need <= have else "does not fit"
+    parts = f"{size(plan.need.weights_bytes)} of weights, {size(plan.need.peak_bytes)} at most while loading, the rest for the work"
+    lines = [f"  {lane}: {verdict}, needs {size(need)} of {size(have)} free ({parts})", f"    decodes {_path(plan, ways)}"]
+    if seen.here and (held := measured.read(settings, seen.here, lane)):
+        lines.append(f"    measured here on {held.day}: {size(held.weights_bytes)} of weights, {size(held.peak_bytes)} at most while loading")
+    return lines, plan, need <= have and not _missing(plan)
+
+
+def _path(plan: Plan, ways: FastWays) -> str:
+    """Which way it will decode, and why not a faster one."""
+    way = next((name for name in FORMS if name in ways.names), None)
+    if way is None:
+        return "eagerly: this lane has no faster path"
+    reason = here.why_not(way, ways)
+    try:
+        FORMS[way](plan.found.model)
+    except InferenceError as error:
+        reason = reason or str(error)
+    except Exception as error:  # noqa: BLE001 - a lane answers eagerly whatever a faster path raises
+        reason = reason or first_line(error)
+    return f"eagerly ({way}: {reason})" if reason else f"by the {way} path{_until(plan.found.model) if way == 'compiled' else ''}"
+
+
+def _until(model: PreTrainedModel) -> str:
+    most = cpu.window(model)
+    return f", up to {most:,} tokens of prompt and answer" if most < 2**31 else ""
+
+
+def _graph_form(model: PreTrainedModel) -> None:
+    check_form(model)
+    prefetch.macros_of(model.config)
+
+
+FORMS: dict[str, Callable[[PreTrainedModel], None]] = {"cuda-graph": _graph_form, "compiled": cpu.check_form}

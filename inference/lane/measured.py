@@ -1,0 +1,51 @@
+"""What loads on this machine came to, a small file for each model and lane in our cache: `doctor` sets it beside what it predicts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from inference.events import LaneFacts, LoadFigures
+from inference.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Bytes at rest and at most while loading, as a load's figures have them, and the day."""
+
+    weights_bytes: int
+    peak_bytes: int | None
+    day: str
+
+
+def note(settings: Settings, folder: Path, lane: str, facts: LaneFacts, figures: LoadFigures) -> None:
+    """Keep what the load of the checkpoint in `folder` came to; where that can't be written the log says so."""
+    peak = figures.peak_vram.reserved if figures.peak_vram else figures.peak_ram_bytes
+    file = _file(settings, folder, lane)
+    try:
+        file.parent.mkdir(exist_ok=True)
+        unfinished = file.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(json.dumps(asdict(Measured(facts.weights_bytes, peak, time.strftime("%Y-%m-%d")))))
+        unfinished.replace(file)
+    except OSError as error:
+        log.warning("what this load came to is not noted: %s", error)
+
+
+def read(settings: Settings, folder: Path, lane: str) -> Measured | None:
+    """What the last load of the checkpoint in `folder` on `lane` came to, if there was one."""
+    try:
+        return Measured(**json.loads(_file(settings, folder, lane).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _file(settings: Settings, folder: Path, lane: str) -> Path:
+    name = hashlib.sha256(f"{folder.resolve()} {lane}".encode()).hexdigest()[:20]
+    return settings.cache_path() / "measured" / f"{name}.json"
