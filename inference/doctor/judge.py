@@ -17,7 +17,7 @@ from inference.cpu import decoder as cpu
 from inference.cuda import prefetch
 from inference.cuda.parts import check_form
 from inference.doctor import here
-from inference.doctor.look import Seen, see
+from inference.doctor.look import NotSeen, Seen, see
 from inference.errors import InferenceError
 from inference.fast import FastWays, first_line
 from inference.lane import measured
@@ -37,6 +37,8 @@ def judge(name: str, lanes: Iterable[str], settings: Settings) -> tuple[list[str
         try:
             seen = see(name, settings, Path(work))
             lines, well = _lacks(seen)
+        except NotSeen as error:
+            return [f"  {error}"], True
         except (InferenceError, OSError, ValueError) as error:
             return [f"  {name} can't be loaded: {first_line(error)}"], False
         judged = [_lane(seen, lane, settings) for lane in lanes]

@@ -30,6 +30,10 @@ from inference.units import size
 PACKAGED_SHAPE = "smollm2-135m"  # what the packaged default model is once it is restored
 
 
+class NotSeen(InferenceError):
+    """There is such a model, and no more can be said of it before it is downloaded."""
+
+
 @dataclass(frozen=True)
 class Seen:
     """What a model is: `kind` and `where` in words, its small files in `folders` (an adapter's before its base's), what it would be loaded from."""
@@ -72,7 +76,7 @@ def _to_be_made(found: Checkpoint, settings: Settings, work: Path) -> Seen:
         try:
             with formats.parsed_once():
                 config = AutoConfig.from_pretrained(found.folder.parent, gguf_file=found.folder.name)
-        except (ValueError, KeyError, NotImplementedError, OSError, TypeError) as error:
+        except Exception as error:  # the reader checks little
             raise InferenceError(f"{found.id} can't be converted ({first_line(error)}). Take the model's safetensors.") from error
         return Seen(found.id, f"GGUF file of {size(found.folder.stat().st_size)}, to be converted once", where, config, as_bf16(config))
     config = read_config(found)
@@ -102,8 +106,12 @@ def _on_hub(asked: HubName, settings: Settings, work: Path) -> Seen:
         if kept := at_hand.on_hub(asked, settings):
             return _made(kept, kept.folder)
         raise
-    if (there := on_disk(asked.id, found.commit)) and (made := at_hand.whole(Checkpoint(asked.id, there, there.name), settings)):
-        return _made(made, there)
+    if (there := on_disk(asked.id, found.commit, asked.file)) and (made := at_hand.whole(asked.at(there), settings)):
+        return _made(made, asked.at(there).folder)
+    if asked.file:
+        here = hub.one(found, asked.file)
+        what = f"GGUF file, on the Hub at {found.commit[:12]}, {size(hub.missing_bytes(found, here))} to download"
+        raise NotSeen(f"{asked.id}/{asked.file}: {what}; what is in it is known once it is there")
     chosen = hub.wanted(found, settings.allow_pickle)
     hub.skim(found, work)
     files = Checkpoint(asked.id, work, found.commit)

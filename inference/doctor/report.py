@@ -5,6 +5,7 @@ A process of its own, since it imports torch. `report()` gives the lines and whe
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 
@@ -115,6 +116,7 @@ def emptied(place: Cache) -> list[str]:
 
 def main() -> int:
     """Print the report for the environment's settings, of their model alone (`--model`), or empty the cache (`--empty-cache`); the exit code."""
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)  # what is amiss stands in the report
     if "--empty-cache" in sys.argv[1:]:
         print("\n".join(emptied(cache.of(from_env()))))
         return 0

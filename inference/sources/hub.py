@@ -116,7 +116,7 @@ def fetch(name: str, revision: str | None, report: Report, file: str | None = No
     watch = _Watch()
     try:
         found = watch.run(lambda: listing(name, revision))
-        files = watch.run(lambda: _one(found, file) if file else wanted(found, pickles))
+        files = watch.run(lambda: one(found, file) if file else wanted(found, pickles))
     except InferenceError as error:
         if kept := on_disk(name, revision, file):
             log.warning("%s The copy on this machine is used.", error)
@@ -130,7 +130,8 @@ def fetch(name: str, revision: str | None, report: Report, file: str | None = No
     return watch.run(lambda: _download(found, revision, files, _progress(needed, report, watch), needed))
 
 
-def _one(found: Listing, file: str) -> list[str]:
+def one(found: Listing, file: str) -> list[str]:
+    """That file alone; raises Refused where it is not there."""
     if file not in found.files:
         names = ", ".join(sorted(name for name in found.files if name.endswith(".gguf"))[:5])
         raise Refused(f"{found.name} has no file {file}, but {names or 'no GGUF file at all'}. Check MODEL_ID.")

@@ -60,3 +60,8 @@ def test_doctor_tells_what_can_run_and_exits_1_where_a_lane_can_not():
     assert good.returncode == 0 and "gemma-3-4b on cpu:fp32" in good.stdout and "threads" in good.stdout
     other = run("doctor", "--lanes", "cuda:nf4")
     assert (other.returncode == 1) == ("can not run" in other.stdout)
+
+
+def test_doctor_judges_the_model_that_is_named_and_exits_1_where_it_can_t_be_loaded(tmp_path):
+    done = run("doctor", str(tmp_path / "none"), "--lanes", "cpu:fp32")
+    assert done.returncode == 1 and "can't be loaded: There is no folder or file" in done.stdout and "Versions" not in done.stdout

@@ -4,9 +4,8 @@ import json
 import shutil
 
 import pytest
-import torch
+from gguf import GGMLQuantizationType
 from safetensors.torch import load_file, save_file
-from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
 from inference.doctor.judge import judge
 from inference.lane import measured
@@ -16,7 +15,10 @@ from inference.settings import DEFAULT_MODEL, Settings
 from tests.support.adapters import make_adapter
 from tests.support.false_hub import COMMIT, Repository, answers
 from tests.support.four_bit import dequantized
-from tests.support.tiny import make_checkpoint, make_tokenizer
+from tests.support.gguf_file import write_gguf
+from tests.support.kinds import KINDS, change_config, make_kind
+from tests.support.multimodal import make_multimodal
+from tests.support.tiny import make_checkpoint
 
 LANES = ("cpu:nf4", "cpu:fp32")
 NAME = "owner/tiny"
@@ -30,13 +32,6 @@ def settings(tmp_path):
 def said(name, settings, lanes=LANES):
     lines, well = judge(str(name), lanes, settings)
     return "\n".join(lines), well
-
-
-def changed(folder, **fields):
-    """A checkpoint whose config.json says something else."""
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **fields}))
-    return folder
 
 
 def test_a_model_on_the_hub_is_judged_as_the_same_folder_is_and_nothing_is_downloaded(false_hub, settings, tmp_path):
@@ -94,7 +89,26 @@ def test_what_does_not_fit_is_a_failure(settings, tmp_path, monkeypatch):
     assert not well and text.count("does not fit, needs") == 2 and "of 1.0 MiB free" in text
 
 
+def test_a_gguf_file_is_judged_from_disk_and_only_named_on_the_hub(false_hub, settings, tmp_path):
+    false_hub.repositories[NAME] = Repository({"a.Q4_0.gguf": bytes(2**20)})
+    text, well = said(f"{NAME}/a.Q4_0.gguf", settings)
+    assert well and "1.0 MiB to download; what is in it is known once it is there" in text and not false_hub.downloaded()
+    assert "has no file b.gguf, but a.Q4_0.gguf" in said(f"{NAME}/b.gguf", settings)[0]
+    file = write_gguf(make_checkpoint(tmp_path / "m", "llama"), tmp_path / "a.gguf", GGMLQuantizationType.Q8_0)
+    text, well = said(file, settings)
+    assert well and "to be converted once" in text and "LlamaForCausalLM, 131,392 parameters" in text
+    (tmp_path / "no.gguf").write_bytes(b"GGUFxxxx")
+    text, well = said(tmp_path / "no.gguf", settings)
+    assert not well and "can't be" in text
+
+
 GATED = {"X-Error-Code": "GatedRepo"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_found_missing_in_a_whole_model(settings, tmp_path, kind):
+    text, _ = said(make_kind(tmp_path / "m", kind), settings, ("cpu:fp32",))
+    assert "cpu:fp32: fits" in text and "of the weights" not in text and "no place" not in text
 
 
 def test_what_a_load_would_refuse_is_refused_in_the_same_words(false_hub, settings, tmp_path):
@@ -116,7 +130,7 @@ def test_what_a_load_would_refuse_is_refused_in_the_same_words(false_hub, settin
 
 
 def test_a_quantized_checkpoint_is_refused_by_each_lane_that_it_is_not_for(settings, tmp_path):
-    folder = changed(make_checkpoint(tmp_path / "m", "llama"), quantization_config={"quant_method": "gptq", "bits": 4})
+    folder = change_config(make_checkpoint(tmp_path / "m", "llama"), quantization_config={"quant_method": "gptq", "bits": 4})
     text, well = said(folder, settings)
     assert not well and text.count("is quantized already (quantization_config in config.json: gptq, 4 bits)") == 2
 
@@ -132,22 +146,9 @@ def test_weights_that_are_missing_or_without_a_place_are_told(settings, tmp_path
 
 
 def test_a_multimodal_checkpoint_is_judged_by_its_text_model(settings, tmp_path):
-    text = {
-        "vocab_size": 512,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 32,
-    }
-    vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
-    model = Gemma3ForConditionalGeneration(Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)).to(torch.bfloat16)
-    model.save_pretrained(tmp_path / "m")
-    make_tokenizer().save_pretrained(tmp_path / "m")
-    told, well = said(tmp_path / "m", settings)
-    assert well and "Gemma3ForCausalLM, 131,776 parameters" in told
-    assert "multimodal: its text model is loaded" in told and "lacks" not in told and "no place" not in told
+    told, well = said(make_multimodal(tmp_path / "m"), settings)
+    assert well and "Gemma3ForCausalLM, " in told
+    assert "multimodal: its text model is loaded" in told and "of the weights" not in told and "no place" not in told
 
 
 def test_a_missing_template_and_values_out_of_4_bits_are_told(settings, tmp_path):
@@ -163,7 +164,7 @@ def test_the_way_to_decode_is_foretold_with_its_reason(settings, tmp_path, monke
     assert "decodes by the compiled path, up to 4,096 tokens of prompt and answer" in text and "eagerly: this lane has no faster path" in text
     assert "eagerly (compiled: switched off (FAST))" in said(folder, Settings(cache_dir=settings.cache_dir, fast=()))[0]
     rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
-    text, well = said(changed(make_checkpoint(tmp_path / "long", "llama"), rope_parameters=rope), settings)
+    text, well = said(change_config(make_checkpoint(tmp_path / "long", "llama"), rope_parameters=rope), settings)
     assert well and "eagerly (compiled: its rotary embedding depends on the length)" in text
     monkeypatch.setattr("inference.doctor.here.compiler", lambda: None)
     assert "eagerly (compiled: no C++ compiler is installed)" in said(folder, settings)[0]

@@ -112,7 +112,7 @@ def test_pickles_are_fetched_where_they_are_allowed_and_no_others_beside_them(ti
     parts = {f"pytorch_model-{n}-of-2.bin": os.urandom(1000) for n in (1, 2)}
     index = {"pytorch_model.bin.index.json": json.dumps({"weight_map": dict(zip("ab", parts, strict=True))}).encode()}
     tiny.repositories[NAME] = Repository({**SMALL, **parts, **index, "optimizer.bin": b"x", "training_args.bin": b"y"})
-    folder = hub.fetch(NAME, None, lambda _: None, allow_pickle=True)
+    folder = hub.fetch(NAME, None, lambda _: None, pickles=True)
     assert tiny.downloaded() == {*SMALL, *parts, *index} and hub_cache.on_disk(NAME) == folder
 
 
