@@ -1,7 +1,8 @@
 """What a checkpoint takes on a lane, from its configuration and its files' headers alone: the need by which a load is admitted.
 
 The model is built without weights, and what the load will do is done to it: 4-bit layers put in by transformers' own rule, matrices kept
-in 16 bits where the files have them so. In: configuration, headers, a lane. Out: bytes at rest, by dtype, and at most. Reads no weights.
+in 16 bits where the files have them so. In: configuration, headers, a lane. Out: bytes at rest, by dtype, and at most. Reads no weights
+but a sample of those in FP32, where they are on this machine.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from transformers import PretrainedConfig
 from inference.models import exact, private
 from inference.models.arguments import arguments_for
 from inference.models.skeleton import Skeleton, skeleton
+from inference.models.weights import exact_dtype_in
 from inference.sources.headers import Stored
 
 WORK_PER_VALUE = 18  # bytes that bitsandbytes takes beside a matrix while it quantizes it on the CPU: FP32 copies, one made of the other
@@ -83,8 +85,8 @@ def _four_bit(parameter: nn.Parameter, quantization: Any) -> Counter[str]:
 
 
 def _exact(files: Sequence[Stored]) -> torch.dtype:
-    """The 16-bit dtype that all of `files` have; FP32 where one has another, whose values would have to be read."""
-    found = {exact.IN_A_FILE.get(stored.dtype, torch.float32) for stored in files}
+    """The 16-bit dtype that holds all of `files`; FP32 where there is none."""
+    found = {exact_dtype_in(stored) for stored in files}
     return found.pop() if len(found) == 1 else torch.float32
 
 

@@ -25,7 +25,19 @@ DTYPES = IN_A_FILE | {
     "BOOL": torch.bool,
 }  # fmt: skip
 
+SAMPLE_BYTES = 2**14
 MANY = 2**23  # values
+
+
+def exact_dtype_in(stored: Stored) -> torch.dtype:
+    """The dtype in which a lane in FP32 will keep a matrix; of FP32 values in a file that is here it is told by the first and the last of them."""
+    if stored.dtype != "F32" or stored.file is None or not stored.count:
+        return IN_A_FILE.get(stored.dtype, torch.float32)
+    with stored.file.open("rb") as file:
+        file.seek(stored.offset)
+        start = file.read(min(stored.bytes, SAMPLE_BYTES))
+        file.seek(stored.offset + stored.bytes - len(start))
+        return exact_dtype(torch.frombuffer(bytearray(start + file.read(len(start))), dtype=torch.float32)[None])
 
 
 class Weights:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, BitsAndBytesConfig
 
 from inference.errors import Refused
@@ -9,7 +10,7 @@ from inference.fast import ALL, FastWays
 from inference.models import arguments, exact, fits, loading
 from inference.models.skeleton import skeleton
 from inference.sources.headers import Stored, tensors_of
-from tests.support.kinds import KINDS, NOT_IN_4_BITS, make_kind
+from tests.support.kinds import KINDS, NOT_IN_4_BITS, make_form, make_kind
 from tests.support.tiny import make_checkpoint
 
 
@@ -81,6 +82,16 @@ def test_a_file_beside_the_model_s_is_neither_counted_nor_read(tmp_path):
     (folder / "consolidated.safetensors").write_bytes((tmp_path / "other" / "model.safetensors").read_bytes())
     assert need(folder, "cpu:fp32") == before
     assert exact.dtype_name(next(load(folder, "cpu:fp32").parameters()).dtype) == "bfloat16"
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+def test_fp32_files_of_16_bit_values_are_counted_as_they_are_kept(tmp_path, rounded):
+    folder = make_form(tmp_path, "text", torch.float32)
+    if not rounded:
+        tensors = load_file(folder / "model.safetensors")
+        save_file({name: tensor + 1e-5 for name, tensor in tensors.items()}, folder / "model.safetensors", {"format": "pt"})
+    found, held = need(folder, "cpu:fp32"), loading.held(load(folder, "cpu:fp32"))
+    assert found.kept == held and ("bfloat16" in held) == rounded
 
 
 def test_need_can_be_asked_of_headers_alone(tmp_path):
