@@ -98,6 +98,7 @@ def test_a_merged_adapter_answers_as_the_adapter_does_and_is_peft_s_own_merge_bi
     assert {tensor.dtype for tensor in got.values()} == {dtype}
     assert all(torch.equal(tensor, expected[name]) for name, tensor in got.items() if name in expected)
     assert set(expected) - set(got) <= {"lm_head.weight"}
+    assert ("lm_head.weight" in got) == (kind in {"with a whole head", "with the embedding adapted"}), "the head stays the embedding unless one of them changed"
 
 
 def test_what_rounding_lost_of_the_change_is_measured_and_told_with_what_the_base_is(tmp_path, base, settings):
