@@ -117,11 +117,11 @@ def _on_hub(asked: HubName, settings: Settings, work: Path) -> Seen:
     files = Checkpoint(asked.id, work, found.commit)
     where = f"on the Hub at {found.commit[:12]}, {size(hub.missing_bytes(found, chosen))} to download"
     kind = kind_of(found.files)
+    tensors = None if kind is Kind.PICKLE else hub.tensors(found, hub.weights(found))
     if kind is Kind.ADAPTER:
         return _adapter(at_hand.adapter_in(files, settings), where, settings, work)
     config = read_config(files)
-    tensors = hub.tensors(found, hub.weights(found)) if kind is Kind.MODEL else as_bf16(config)
-    return Seen(files.name, str(kind), where, config, tensors, (work,))
+    return Seen(files.name, str(kind), where, config, tensors or as_bf16(config), (work,))
 
 
 def _default(settings: Settings, work: Path) -> Seen:

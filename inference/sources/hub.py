@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 SILENT_S = 120.0  # the library hands on 10 MB at a time: at less than 87 kB/s a download counts as silent
 SMALL_BYTES = 2**20  # what is read to judge a model: configurations and templates, not a vocabulary
+NO_TENSORS = (2).to_bytes(8, "little") + b"{}"  # a safetensors file
 LEFT_OVER_S = 3600.0  # a download that lives has written to its file since
 
 
@@ -156,10 +157,10 @@ def wanted(found: Listing, pickles: bool = False) -> list[str]:
 
 
 def skim(found: Listing, folder: Path) -> None:
-    """Write the model's small files into `folder`, and an empty stand-in for every other one."""
+    """Write the model's small files into `folder`, and a stand-in without content for every other one."""
     for file, remote in found.files.items():
         small = remote.bytes <= SMALL_BYTES and file in beside_weights(found.files)
-        (folder / file).write_bytes(read(found, file) if small else b"")
+        (folder / file).write_bytes(read(found, file) if small else NO_TENSORS if file.endswith(".safetensors") else b"")
 
 
 def missing_bytes(found: Listing, chosen: list[str]) -> int:
@@ -182,12 +183,9 @@ def _download(found: Listing, revision: str | None, files: list[str], progress: 
             raise disk.full(hub_cache(), needed, found.name) from None
         if isinstance(error, OSError) and error.errno in disk.UNWRITABLE:
             raise _unwritable(error) from None
-        raise _broke_off(found.name, hub_faults.why(error)) from None
+        why = hub_faults.why(error)
+        raise InferenceError(f"The download of {found.name} broke off ({why}). The files that came whole are kept; ask again to go on.") from None
     return Path(folder)
-
-
-def _broke_off(name: str, why: str) -> InferenceError:
-    return InferenceError(f"The download of {name} broke off ({why}). The files that came whole are kept; ask again to go on.")
 
 
 @contextlib.contextmanager

@@ -59,6 +59,9 @@ def test_an_adapter_on_the_hub_is_judged_over_its_base(false_hub, settings, tmp_
     text, well = said("owner/tuned", settings)
     assert well and f"adapter owner/tuned@{COMMIT} (LORA, rank 4) on owner/base@{COMMIT} (the base on the Hub at" in text
     assert "LlamaForCausalLM, 131,392 parameters" in text and "cpu:fp32: fits" in text
+    false_hub.repositories["owner/tuned"].files["adapter_model.safetensors"] = b"version https://git-lfs"
+    assert "adapter_model.safetensors is no safetensors file" in said("owner/tuned", settings)[0]
+    false_hub.repositories["owner/tuned"] = Repository.of(tuned)
     del false_hub.repositories["owner/base"]
     text, well = said("owner/tuned", settings)
     assert not well and "is an adapter, and its base owner/base can't be had. Set BASE_MODEL_ID" in text
