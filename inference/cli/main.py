@@ -33,7 +33,7 @@ from inference.record.quality import quality_table
 from inference.record.scores import NoQuality
 from inference.record.table import text_table
 from inference.record.verdict import verdict_text
-from inference.settings import Settings, from_env, parse_lanes
+from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings, from_env, parse_lanes
 
 DEFAULT_PROMPT = "hello good morning may i see the menu"
 
@@ -137,6 +137,8 @@ def _bench(options: argparse.Namespace, settings: Settings) -> int:
 
     if options.shape:
         settings = replace(settings, model_id=f"shape:{options.shape}")
+    elif not options.model and settings.model_id == DEFAULT_MODEL:  # speed is that of its base, which the peer llama.cpp has too
+        settings = replace(settings, model_id=SMALL_MODEL)
     request = Request(options.prompt, max_new_tokens=options.max_new_tokens)
     request.check()
     check_arguments(options.rounds, options.positions, options.prompt_tokens)

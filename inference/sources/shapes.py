@@ -1,7 +1,7 @@
 """A shape: a model's configuration without its weights, filled with seeded random ones.
 
 In: a JSON under `examples/shapes/` (`config` for transformers, `scale` for the weights, `seed`). Out: a checkpoint
-folder with the default model's tokenizer, for measuring speed at that size; its text is noise and is marked so.
+folder with the small model's tokenizer, for measuring speed at that size; its text is noise and is marked so.
 """
 
 from __future__ import annotations

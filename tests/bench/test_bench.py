@@ -11,7 +11,7 @@ from inference.cli import main as command_line
 from inference.engine.engine import Engine
 from inference.errors import InferenceError, WrongArguments
 from inference.events import Request
-from inference.settings import Settings
+from inference.settings import SMALL_MODEL, Settings
 from tests.support.page_fixtures import start_fake_lane
 
 SCRIPT = json.dumps({"*": {"load_s": 0.01, "first_s": 0.01, "token_s": 0.005}})
@@ -48,6 +48,15 @@ def test_what_can_not_be_measured_is_refused_before_anything_starts(arguments, w
         monkeypatch.setattr(module, "Engine", lambda *_: pytest.fail("a lane was started"))
     assert command_line.main(["bench", *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("arguments", "model"), [([], SMALL_MODEL), (["--model", "menu"], "menu"), (["--shape", "qwen3-1.7b"], "shape:qwen3-1.7b")])
+def test_speed_is_measured_on_the_default_model_s_base_unless_another_is_named(arguments, model, monkeypatch):
+    asked = []
+    monkeypatch.delenv("MODEL_ID", raising=False)
+    monkeypatch.setattr(bench, "bench", lambda settings, *_: asked.append(settings.model_id) or {"lanes": {}})
+    assert command_line.main(["bench", *arguments]) == 0
+    assert asked == [model]
 
 
 def test_a_lane_is_named_as_it_came_out_and_its_bandwidth_is_told(fake_lanes):

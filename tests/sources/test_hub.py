@@ -11,7 +11,7 @@ import pytest
 from huggingface_hub import constants, get_session
 
 from inference.errors import InferenceError, Refused
-from inference.settings import DEFAULT_MODEL, Settings
+from inference.settings import SMALL_MODEL, Settings
 from inference.sources import checkpoints, default_model, fetching, hub, hub_cache
 from inference.sources.headers import tensors_of
 from tests.support.false_hub import COMMIT, FalseHub, Repository, answers, breaks_off, impatient, only, redirects, silent, stalls
@@ -200,7 +200,7 @@ def test_the_default_model_comes_the_packaged_way_where_the_hub_is_silent(false_
     impatient(monkeypatch)
     false_hub.does["/"] = silent
     monkeypatch.setattr(default_model, "restore", lambda entry, _: entry.path.mkdir(parents=True))
-    found = checkpoints.find(DEFAULT_MODEL, Settings(cache_dir=str(tmp_path / "ours")), lambda _: None)
+    found = checkpoints.find(SMALL_MODEL, Settings(cache_dir=str(tmp_path / "ours")), lambda _: None)
     assert found.note == default_model.NOTE
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from inference.lane.lane import Lane
-from inference.settings import DEFAULT_MODEL, Settings
+from inference.settings import SMALL_MODEL, Settings
 from inference.sources import checkpoints
 from tests.support.real import loaded_lane
 
@@ -16,7 +16,7 @@ from tests.support.real import loaded_lane
 @pytest.fixture(scope="session")
 def default_folder() -> str:
     """The default model's checkpoint, fetched by whichever way there is."""
-    return str(checkpoints.find(DEFAULT_MODEL, Settings(), lambda _: None).folder)
+    return str(checkpoints.find(SMALL_MODEL, Settings(), lambda _: None).folder)
 
 
 @pytest.fixture(scope="session")
