@@ -24,6 +24,7 @@ from inference.settings import Settings
 from inference.units import size
 
 GIB = 2**30
+M_MMAP_THRESHOLD = -3  # of malloc.h
 SET_BACK = Path("/proc/self/clear_refs")  # "5" sets the peak that VmHWM gives back to what is held now
 
 
@@ -130,6 +131,23 @@ class RamWatch:
             return self._process.memory_full_info().uss
         except (psutil.AccessDenied, AttributeError):
             return None
+
+
+@contextlib.contextmanager
+def freed_at_once() -> Iterator[None]:
+    """While open, memory of a MiB or more goes back to the system as it is freed (glibc): what a load takes and frees lies among what it keeps,
+    where the allocator else holds on to it.
+    """
+    _set_own_pages_from(2**20)
+    try:
+        yield
+    finally:
+        _set_own_pages_from(2**25)  # as high as glibc itself would have raised it
+
+
+def _set_own_pages_from(size_bytes: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, size_bytes)
 
 
 def give_back_freed() -> None:

@@ -73,7 +73,8 @@ class Lane:
     def load(self, report: Report) -> Loaded:
         """Put the model on its device, its fastest path included, and warm it up; raises InferenceError or Refused."""
         try:
-            self._load(report)
+            with machine.freed_at_once():
+                self._load(report)
         except BaseException:
             self._forget()  # what was read must not count against the next try
             gc.collect()

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from inference import machine
 from inference.models.exact import IN_A_FILE, SIXTEEN_BIT, exact_dtype
 from inference.models.skeleton import STATE_OF_4_BIT
 from inference.models.values import Values
@@ -26,7 +25,6 @@ DTYPES = IN_A_FILE | {
 }  # fmt: skip
 
 SAMPLE_BYTES = 2**14
-MANY = 2**23  # values
 
 
 def exact_dtype_in(stored: Stored) -> torch.dtype:
@@ -55,14 +53,6 @@ class Weights:
         self.exact, self.dtype = exact, dtype
         self.lazy = {given: LazyTensor(self, name, tensors[name], name in passing) for name, given in renamed.items()}
         self._maps: dict[Path, Any] = {}
-        self._passed = 0
-
-    def pass_by(self, count: int) -> None:
-        """Now and then give back what quantizing has freed: it lies scattered among what is kept, where the allocator holds on to it."""
-        self._passed += count
-        if self._passed >= MANY:
-            self._passed = 0
-            machine.give_back_freed()
 
     def map(self, name: str, file: Path) -> torch.Tensor:
         """The tensor in the file's own pages."""
@@ -119,8 +109,6 @@ class LazyTensor:
         """In pages of its own, which go when the tensor does."""
         stored = self._stored
         assert stored.file is not None
-        if self._passing:
-            self._weights.pass_by(stored.count)
         if not stored.count:
             return torch.empty(stored.shape, dtype=DTYPES[stored.dtype])
         start = stored.offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY

@@ -12,7 +12,7 @@ from inference.cpu.install import use_kernels
 from inference.cpu.library import NotOurs
 from inference.cpu.nf4 import Nf4Linear, install
 from inference.fast import FastWays
-from inference.models import loading
+from inference.models import arguments, loading
 from tests.support.four_bit import four_bit_layer
 from tests.support.tiny import make_checkpoint
 
@@ -94,7 +94,7 @@ def test_one_layer_that_does_not_fit_keeps_all_as_they_are(unfit, library):
 
 def test_the_4_bit_lane_in_fp32_has_no_other_layer(library, kernels, ours_is_faster, tmp_path, monkeypatch):
     """As `from_pretrained` makes them, whatever this processor would compute in by itself."""
-    monkeypatch.setattr(loading, "compute_dtype", lambda device: torch.float32)
+    monkeypatch.setattr(arguments, "compute_dtype", lambda device: torch.float32)
     ways = FastWays("cpu:nf4", ("products", "nf4"))
     model = loading.read(make_checkpoint(tmp_path / "llama", "llama"), "cpu:nf4", ways)
     found = [module for module in model.modules() if isinstance(module, Linear4bit)]

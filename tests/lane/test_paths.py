@@ -21,7 +21,7 @@ from inference.events import Request
 from inference.fast import ALL, OFF
 from inference.lane import paths
 from inference.lane.lane import Lane
-from inference.models import exact, loading
+from inference.models import arguments, exact
 from inference.settings import Settings
 from tests.support.real import answer, plain_ids
 from tests.support.tiny import make_checkpoint
@@ -68,7 +68,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_lane_whose_way_fails_in_the_load_answers_with_plains_tokens_and_says_why(name, folder, tmp_path, monkeypatch):
     lane_name, break_it = BROKEN[name]
-    monkeypatch.setattr(loading, "compute_dtype", lambda _: torch.float32)  # where it isn't, no way of ours is tried
+    monkeypatch.setattr(arguments, "compute_dtype", lambda _: torch.float32)  # where it isn't, no way of ours is tried
     with monkeypatch.context() as patch:
         break_it(patch)
         lane = loaded(lane_name, folder, tmp_path)
@@ -108,7 +108,7 @@ def test_on_this_machine_every_way_that_can_be_had_is_taken(folder, tmp_path, mo
     lane = loaded("cpu:fp32", folder, tmp_path)
     assert set(lane.now().facts.fast_used) >= {"compact", "products", "layers"} and not lane.facts.fast_why_not
     four = loaded("cpu:nf4", folder, tmp_path)
-    if loading.compute_dtype("cpu") == torch.float32:
+    if arguments.compute_dtype("cpu") == torch.float32:
         assert set(four.now().facts.fast_used) == {"compact", "products", "layers", "nf4"}
     else:
         assert "bfloat16" in four.now().facts.fast_why_not["nf4"]
