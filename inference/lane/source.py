@@ -104,7 +104,8 @@ class Source:
         try:
             return self.encode(request).ids
         except InferenceError:  # told to whoever asks in a chat
-            return self.encode(replace(request, format="raw")).ids
+            readable = self.tokenizer(request.prompt)["input_ids"]  # a vocabulary of other letters has no token for it
+            return self.encode(replace(request, format="raw")).ids if readable else [0]
 
     def check_rows(self, ids: Sequence[int]) -> None:
         """Raise InferenceError for an id that the model's embedding has no row for."""

@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jinja2.exceptions import TemplateError
-from transformers import PreTrainedTokenizerBase
+from transformers import AddedToken, PreTrainedTokenizerBase
 
 from inference.errors import InferenceError
 from inference.events import Request
 from inference.fast import first_line
 
-FAULTS = (TemplateError, TypeError, ValueError, LookupError, AttributeError)  # what a template's own code raises
+FAULTS = (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)  # what a template's own code raises
+DATE = "strftime_now"  # what a template asks for the date by
 Turns = Sequence[tuple[str, str]]
 
 
@@ -29,12 +30,13 @@ class Conversation:
     """A conversation as its template writes it.
 
     `outline` is the same with other texts: its pieces are the template's and, at odd places, the asker's (None where these can't be told apart).
+    `ordinary`: plain code's usual call writes the same, on any day.
     """
 
     text: str
     outline: str
     pieces: tuple[str, ...] | None
-    in_parts: bool
+    ordinary: bool
 
 
 def write(tokenizer: PreTrainedTokenizerBase, request: Request) -> Conversation:
@@ -51,7 +53,8 @@ def write(tokenizer: PreTrainedTokenizerBase, request: Request) -> Conversation:
         for role, content in turns:
             if content.strip() not in text:
                 raise InferenceError(f"This model's chat template changes the {_name(role)}, so the model would be asked something else. Use the raw format.")
-    return Conversation(text, outline, pieces, in_parts)
+    dated = DATE in tokenizer.get_chat_template()
+    return Conversation(text, outline, pieces, not (in_parts or dated))
 
 
 def render(tokenizer: PreTrainedTokenizerBase, turns: Turns, in_parts: bool = False, answer_next: bool = True) -> str:
@@ -81,9 +84,9 @@ def _outline(tokenizer: PreTrainedTokenizerBase, turns: Turns, stand_ins: list[s
 
 
 def _pieces(text: str, outline: str, stand_ins: list[str], contents: list[str]) -> tuple[str, ...] | None:
-    """`text` in pieces, the template's and the askers' in turn, where it is the outline filled with the texts, trimmed or not."""
+    """`text` in pieces, the template's and the askers' in turn, where it is the outline filled with the texts, trimmed at either end or not."""
     parts = re.split(f"({'|'.join(stand_ins)})", outline)
-    for filling in itertools.product(*((content, content.strip()) for content in contents)):
+    for filling in itertools.product(*(dict.fromkeys((one, one.strip(), one.rstrip(), one.lstrip())) for one in contents)):
         meant = dict(zip(stand_ins, filling, strict=True))
         pieces = [meant.get(part, part) for part in parts]
         if "".join(pieces) == text:
@@ -102,8 +105,13 @@ def turn_marks(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
             continue  # `write` says of a request what is wrong
         few, many = (Counter(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (one, three))
         added = tokenizer.added_tokens_decoder
-        return frozenset(token for token in added if many[token] > few[token] and any(map(str.isalnum, added[token].content)))
+        return frozenset(token for token in added if many[token] > few[token] and _is_mark(added[token]))
     return frozenset()
+
+
+def _is_mark(token: AddedToken) -> bool:
+    """Whether an added token that comes with every turn is a mark of it, and no line break or word that was only added to the vocabulary."""
+    return any(map(str.isalnum, token.content)) and (token.special or not token.content.strip().isalnum())
 
 
 def _name(role: str) -> str:

@@ -23,6 +23,8 @@ from inference.lane import template
 from inference.lane.tokens import special_ids
 
 LONGEST_TAIL = 3  # characters that an unfinished one can show as
+MOST_LOOKED_AT = 1000  # characters of a prompt, before all of it is read only to see whether it has a token
+MOST_DECODED = 64  # tokens looked back at while none of them is whole
 
 
 class Prompt(NamedTuple):
@@ -44,6 +46,10 @@ class Encoder:
 
     def encode(self, request: Request) -> Prompt:
         """The prompt's ids; raw where the tokenizer has no chat template. Raises InferenceError where the template or a mark stands in the way."""
+        if not (self._ids(request.prompt[:MOST_LOOKED_AT]) or self._ids(request.prompt)):
+            raise InferenceError(
+                "This model's tokenizer has no token for anything in the prompt, so the model would be asked nothing. Write it in other letters."
+            )
         if request.format == "raw" or not self._tokenizer.chat_template:
             text = f"{request.system}\n{request.prompt}" if request.system else request.prompt
             return self._raw(text)
@@ -58,11 +64,11 @@ class Encoder:
         written = template.write(self._tokenizer, request)
         ids, meant = self._ids(written.text), self._marks_of(self._ids(written.outline))
         if self._marks_of(ids) == meant:
-            return Prompt(ids, "chat", not written.in_parts)
+            return Prompt(ids, "chat", written.ordinary)
         if written.pieces is None:
             typed = [mark for mark in self._names(self._marks) if mark in request.prompt + request.system]
             if not typed:  # the template itself sets other marks for this text
-                return Prompt(ids, "chat", not written.in_parts)
+                return Prompt(ids, "chat", written.ordinary)
             raise InferenceError(f"The prompt holds the mark {typed[0]}, and this model's chat template changes the text around it. Take the mark out.")
         ids = self._as_text(written.pieces, self._marks)
         if self._marks_of(ids) != meant:
@@ -77,8 +83,8 @@ class Encoder:
     def _start_once(self, text: str, ids: list[int]) -> list[int]:
         """`ids` of `text` with the start mark at the beginning, if at all; one that opens every turn stays where it was typed."""
         start = self._tokenizer.bos_token_id
-        while start is not None and ids[:2] == [start, start]:
-            ids = ids[1:]
+        first = next((n for n, token in enumerate(ids) if token != start), len(ids))
+        ids = ids[max(0, first - 1) :]
         if start in ids[1:] and start not in self.turn_marks and start != self._tokenizer.eos_token_id:
             return self._one_start(text, ids, start)
         return ids
@@ -152,7 +158,7 @@ class TextStream:
         self._tokenizer, self._hidden = tokenizer, hidden
         self._ids: list[int] = []
         self._window, self._whole = 0, 0  # where the ids still decoded begin, and up to where they were whole
-        self._sent = 0  # characters of the window's text that are out
+        self._sent = ""  # of the window's text, what is out
         self.text = ""
 
     def add(self, token_id: int) -> str:
@@ -161,14 +167,26 @@ class TextStream:
             return ""
         self._ids.append(token_id)
         now = self._decode(self._ids[self._window :])
-        tail = min(LONGEST_TAIL, len(now) - len(now.rstrip("\ufffd")))
-        delta = now[self._sent : len(now) - tail]
-        self._sent += len(delta)
+        if not now.startswith(self._sent):  # bytes in a row are no text while the last character of them is unfinished
+            self._window, self._sent = self._whole, ""
+            now = self._decode(self._ids[self._window :])
+        tail = _tail(now)
+        delta = now[len(self._sent) : len(now) - tail]
+        self._sent += delta
         self.text += delta
         if not tail and delta:
-            self._window, self._whole = self._whole, len(self._ids)
-            self._sent = len(self._decode(self._ids[self._window :]))
+            self._look_from(self._whole, 0)
+            self._whole = len(self._ids)
+        elif tail and len(self._ids) - self._window > MOST_DECODED:
+            self._look_from(len(self._ids) - MOST_DECODED // 2, tail)
+            self._whole = max(self._whole, self._window)
         return delta
+
+    def _look_from(self, window: int, tail: int) -> None:
+        """Decode from the id at `window` on, if all of its text but the same unfinished tail is out."""
+        text = self._decode(self._ids[window:])
+        if tail == _tail(text):
+            self._window, self._sent = window, text[: len(text) - tail]
 
     def whole(self, ids: Sequence[int]) -> str:
         """The text of `ids` at once, whatever was added before."""
@@ -183,3 +201,8 @@ class TextStream:
 
     def _decode(self, ids: list[int]) -> str:
         return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def _tail(text: str) -> int:
+    """How many characters at the end may be an unfinished one."""
+    return min(LONGEST_TAIL, len(text) - len(text.rstrip("\ufffd")))

@@ -67,7 +67,8 @@ class Environment:
 class RunRecord:
     """One run of a lane. `finish_reason` is stop, length, stopped or failed; a run without readable text has failed.
 
-    `prompt_ids` stands only where the tokenizer's own call would give others (a mark typed as text, a template that wants parts).
+    `prompt_ids` stands only where the tokenizer's own call would give others (a mark typed as text, a template that wants parts or writes
+    the date).
     A run that was stopped or failed keeps the figures of the tokens that came. `path_reason` says why it was not decoded by the
     lane's faster path, where there is one.
     """

@@ -71,7 +71,10 @@ def _inputs(request: RequestRecord, lane: LaneRecord) -> list[str]:
     """The lines that make `inputs`: by the tokenizer's own call where that gives the run's ids, else the ids themselves."""
     if lane.shown_run and lane.shown_run.prompt_ids:
         ids = f"torch.tensor([{list(lane.shown_run.prompt_ids)}], device=model.device)"
-        return [f"ids = {ids}  # read otherwise than by the tokenizer's own call", 'inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}']
+        return [
+            f"ids = {ids}  # those of the run: the tokenizer's own call may give others",
+            'inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}',
+        ]
     if request.format == "chat":
         system = f'{{"role": "system", "content": {request.system!r}}}, ' if request.system else ""
         messages = f'[{system}{{"role": "user", "content": {request.prompt!r}}}]'

@@ -134,6 +134,17 @@ def test_a_template_with_such_a_token_leaves_raw_prompts_their_way(larger):
     assert answer(lane, Request("hi", format="raw", max_new_tokens=2)).token_ids
 
 
+def test_a_vocabulary_of_other_letters_is_warmed_up_all_the_same(folder):
+    file = folder / "tokenizer.json"
+    rules = json.loads(file.read_text())
+    rules["model"]["vocab"] = {name: n for name, n in rules["model"]["vocab"].items() if n < 5} | {"Ġ": 5, "x": 6}
+    file.write_text(json.dumps(rules | {"model": {**rules["model"], "merges": []}}))
+    lane = loaded_lane("cpu:fp32", str(folder))
+    assert answer(lane, Request("xx", max_new_tokens=2)).token_ids
+    with pytest.raises(InferenceError, match="no token for anything"):
+        lane.source.encode(Request("Hello"))
+
+
 # ---- generation settings of the checkpoint's own
 
 

@@ -13,6 +13,7 @@ from tests.support.tiny import SPECIAL, TEMPLATE, make_tokenizer
 PARTS = "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ m['role'] }}\n{% for part in m['content'] %}{% if part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %}<end_of_turn>\n{% endfor %}<start_of_turn>model\n"
 EMPTY = "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ m['role'] }}<end_of_turn>{% endfor %}<start_of_turn>model\n"
 NO_SYSTEM = "{{ bos_token }}{% for m in messages if m['role'] != 'system' %}<start_of_turn>{{ m['role'] }}\n{{ m['content'] }}<end_of_turn>\n{% endfor %}<start_of_turn>model\n"
+LLAMA_2 = "{% set system = messages[0]['content'] if messages[0]['role'] == 'system' %}{% for m in messages if m['role'] != 'system' %}{% set text = '<<SYS>>' + system + '<</SYS>>' + m['content'] if system else m['content'] %}{{ bos_token + '[INST] ' + text.strip() + ' [/INST]' }}{% endfor %}"
 NEVER_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + NO_SYSTEM
 TRIMS = TEMPLATE.replace("m['content']", "m['content'] | trim")
 SHOUTS = TEMPLATE.replace("m['content']", "m['content'] | upper")
@@ -126,6 +127,32 @@ def test_a_template_that_refuses_says_so_in_its_own_words():
 def test_a_template_that_changes_the_text_is_refused(template, prompt, words):
     with pytest.raises(InferenceError, match=words):
         Encoder(tokenizer_with(template)).encode(Request(prompt))
+
+
+@pytest.mark.parametrize("fault", ["{{ 1 // 0 }}", "{% for n in range(10**9) %}{% endfor %}", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{% for "])
+def test_whatever_a_template_raises_is_told_in_a_sentence(fault):
+    with pytest.raises(InferenceError, match="chat template refused the prompt"):
+        Encoder(tokenizer_with(fault + TEMPLATE)).encode(Request("hi"))
+
+
+def test_a_typed_mark_is_text_where_the_template_trims_one_end_only():
+    """Llama-2 strips system prompt and prompt together: the prompt loses the end alone."""
+    tokenizer = tokenizer_with(LLAMA_2)
+    ids = Encoder(tokenizer).encode(Request("  Hi <eos>\n", system="Be brief.")).ids
+    assert marks(tokenizer, ids) == [0] and "<</SYS>>  Hi <eos> [/INST]" in tokenizer.decode(ids)
+
+
+def test_a_template_that_writes_the_date_gives_ids_of_its_day_only():
+    """Printed as the tokenizer's own call, the program of the record would ask something else tomorrow."""
+    dated = "{{ strftime_now('%d %b %Y') }}" + TEMPLATE
+    assert not Encoder(tokenizer_with(dated)).encode(Request("hi")).ordinary
+
+
+def test_a_word_that_was_only_added_to_the_vocabulary_is_no_turn_mark():
+    """It comes with every turn as the role's name, and was hidden in every answer."""
+    tokenizer = tokenizer_with(TEMPLATE)
+    tokenizer.add_tokens(["user", "a"])
+    assert {tokenizer.convert_ids_to_tokens(token) for token in Encoder(tokenizer).turn_marks} == {"<start_of_turn>", "<end_of_turn>"}
 
 
 def test_turn_marks_are_those_that_come_with_every_turn():

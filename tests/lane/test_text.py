@@ -3,13 +3,15 @@
 import random
 
 import pytest
-from tokenizers import AddedToken
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from inference import ends
 from inference.errors import InferenceError
 from inference.events import Request
 from inference.lane.text import Encoder, TextStream, check_length
 from inference.lane.tokens import end_ids, hidden_ids
+from tests.lane.test_tokens import STYLES
 from tests.support.tiny import make_tokenizer
 
 TEXTS = [
@@ -43,6 +45,28 @@ def test_pieces_are_whole_and_together_the_one_shot_text(tokenizer, text):
     parts, stream = pieces(tokenizer, ids)
     assert "".join(parts) == stream.text == tokenizer.decode(ids, skip_special_tokens=True) == text
     assert not any("\ufffd" in part for part in parts)
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("text", [*TEXTS, "🚀🚀🚀", "é🚀", "a 🚀é b", "니하오你好"])
+def test_characters_that_are_bytes_in_a_row_come_whole(style, text):
+    """Where a character is a token a byte, the first one of two was once shown, then replacement characters to the answer's end."""
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=STYLES[style]())
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    parts, stream = pieces(tokenizer, ids)
+    assert "".join(parts) == stream.text == tokenizer.decode(ids) and "\ufffd" not in stream.text
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_bytes_that_never_become_a_character_are_shown_and_decoded_a_few_at_a_time(style):
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=STYLES[style]())
+    byte = tokenizer("🚀", add_special_tokens=False)["input_ids"][-1]
+    decoded, plain = [], tokenizer.decode
+    tokenizer.decode = lambda ids, **more: decoded.append(len(ids)) or plain(ids, **more)
+    stream = TextStream(tokenizer)
+    parts = [stream.add(byte) for _ in range(500)]
+    assert max(decoded) < 80 and "".join(parts) == "\ufffd" * 497
+    assert stream.finish() == "\ufffd" * 3
 
 
 def test_a_genuine_replacement_character_does_not_stall_the_stream(tokenizer):
@@ -122,3 +146,27 @@ def test_a_prompt_longer_than_the_context_less_the_answer_is_refused():
     check_length(462, 50, 512)
     with pytest.raises(InferenceError, match="463 tokens"):
         check_length(463, 50, 512)
+
+
+def spelled(letters):
+    """A tokenizer that knows these letters, and drops all others without a word."""
+    tokenizer = Tokenizer(models.BPE({letter: n for n, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+@pytest.mark.parametrize("style", ["chat", "raw"])
+def test_a_prompt_that_the_tokenizer_has_no_token_for_is_refused(style):
+    """Raw it was no ids at all; in a chat it was the answer to an empty turn."""
+    tokenizer = spelled("helo:")
+    tokenizer.chat_template = "{% for m in messages %}: {{ m['content'] }} :{% endfor %}"
+    with pytest.raises(InferenceError, match="no token for anything in the prompt"):
+        Encoder(tokenizer).encode(Request("안녕", format=style))
+    assert Encoder(tokenizer).encode(Request("안녕 " * 400 + "hello", format=style)).ids
+
+
+def test_a_raw_prompt_of_start_marks_alone_is_one(tokenizer):
+    """Each was once taken off by a copy of all others: 14 s for the longest prompt that is taken."""
+    ids = Encoder(tokenizer).encode(Request("<bos>" * 40_000, format="raw")).ids
+    assert ids == [tokenizer.bos_token_id]
+    assert Encoder(tokenizer).encode(Request("<bos><bos><bos>Hi", format="raw")).ids == tokenizer("<bos>Hi")["input_ids"]
