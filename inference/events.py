@@ -91,7 +91,7 @@ class LaneFacts:
     """What a loaded lane is, read off the loaded model and not off the settings.
 
     `held`: the bytes at rest by dtype; `not_quantized`: what of a 4-bit lane is not in 4 bits, with its share of them; `files`: the names of
-    those that were read. `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one. `fast_used`: our own faster ways in use (`fast.WAYS`); `fast_why_not`: of each other one that is for this lane, why not.
+    those that were read. `own_tokenizer`: whether the adapter brought one. `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one. `fast_used`: our own faster ways in use (`fast.WAYS`); `fast_why_not`: of each other one that is for this lane, why not.
     """
 
     model_id: str
@@ -113,6 +113,7 @@ class LaneFacts:
     has_chat_template: bool
     adapter: str | None = None
     base: str | None = None
+    own_tokenizer: bool = False
     note: str | None = None
     held: dict[str, int] = field(default_factory=dict)
     not_quantized: tuple[str, ...] = ()

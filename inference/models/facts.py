@@ -66,7 +66,7 @@ def describe(model: PreTrainedModel, checkpoint: Checkpoint, lane: str, threads:
         quantization=_quantization(four_bit), device_map=device, kernel="bitsandbytes" if four_bit else "torch",
         threads=threads if device == "cpu" else None, kept_16bit=tuple(f"{part.name} ({part.dtype})" for part in kept if part.sixteen_bit),
         weights_bytes=weights_bytes(model), context_length=context_length(model.config),
-        has_chat_template=False, adapter=checkpoint.adapter, base=checkpoint.base, note=_note(checkpoint.note, model, kept, origin.stray),
+        has_chat_template=False, adapter=checkpoint.adapter, base=checkpoint.base, own_tokenizer=checkpoint.own_tokenizer, note=_note(checkpoint.note, model, kept, origin.stray),
         held=held(model), not_quantized=tuple(f"{part.name} ({part.dtype}, {part.share:.1%})" for part in kept), files=_files(checkpoint),
     )  # fmt: skip
 

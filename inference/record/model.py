@@ -132,7 +132,7 @@ def over(values: Iterable[float | None], way: Callable[[Sequence[float]], float]
 class LaneRecord:
     """One lane of a comparison: what it is, its last load (whoever caused it), its runs, and their figures (of `n` counted runs).
 
-    `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one.
+    `adapter`: what was merged into `base`, and whether it brought its `own_tokenizer`. `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one.
     `not_quantized`: what of a 4-bit lane is not in 4 bits, with dtype and share of the bytes; `kept_16bit`: what of it is in 16 bits.
     `held`: the bytes of `weights_bytes` by dtype; `files`: what they were read from. `fast_used`: our own faster ways in use; `fast_why_not`: of each other one that is for this lane, why not.
     """
@@ -141,6 +141,9 @@ class LaneRecord:
     reason: str | None
     model_id: str | None
     revision: str | None
+    adapter: str | None
+    base: str | None
+    own_tokenizer: bool | None
     note: str | None
     tokenizer: str | None
     end_ids: tuple[int, ...] | None

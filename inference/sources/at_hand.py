@@ -28,7 +28,8 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 class Checkpoint:
     """A model's files on disk; `note` is what must be said wherever its answers are shown.
 
-    `adapter`: what was merged into it; `base`: the model that it was tuned from, by the name that MODEL_ID would give it, where known.
+    `adapter`: what was merged into it; `base`: the model that it was tuned from, by the name that MODEL_ID would give it, where known;
+    `own_tokenizer`: whether the adapter brought one.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Checkpoint:
     note: str | None = None
     adapter: str | None = None
     base: str | None = None
+    own_tokenizer: bool = False
 
     @property
     def name(self) -> str:
@@ -156,7 +158,8 @@ def merged(tuned: Adapter, base: Checkpoint, settings: Settings) -> Made:
 def of_merged(tuned: Adapter, base: Checkpoint, place: Made) -> Checkpoint:
     """The merged checkpoint, which is there."""
     note = "; ".join(filter(None, [place.note, base.note]))
-    return Checkpoint(tuned.id, place.entry.path, tuned.revision, note, tuned.what, base.name)
+    own_tokenizer = any((tuned.folder / name).exists() for name in files.TOKENIZERS)
+    return Checkpoint(tuned.id, place.entry.path, tuned.revision, note, tuned.what, base.name, own_tokenizer)
 
 
 def local(found: Checkpoint, settings: Settings) -> Checkpoint:
