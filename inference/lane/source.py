@@ -69,6 +69,11 @@ class Source:
             tokenizer, self._tokenizer_note = tokens.read(self.checkpoint.folder)
         except Exception as error:  # tokenizers raises bare Exceptions, transformers many kinds
             config.check_files(self.checkpoint, config.TOKENIZER)
+            if lacking := tokens.lacking(self.checkpoint.folder):
+                raise InferenceError(
+                    f"{self.checkpoint.id} has its tokenizer as tokenizer.model only, and {' and '.join(lacking)} to read it can't be found. "
+                    f"Install what is missing (pip install {' '.join(lacking)}), or save the tokenizer as tokenizer.json (save_pretrained)."
+                ) from error
             raise InferenceError(
                 f"{self.checkpoint.id} has no tokenizer that can be read ({first_line(error)}). Save it beside the weights (save_pretrained)."
             ) from error

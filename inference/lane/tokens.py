@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers.utils import is_protobuf_available, is_sentencepiece_available
 
 from inference import ends
 from inference.fast import first_line
@@ -45,6 +46,13 @@ def read(folder: Path) -> tuple[PreTrainedTokenizerBase, str | None]:
     if same_ids(own, auto):
         return own, None
     return own, f"AutoTokenizer gives other ids (as {type(auto).__name__}) than the folder's tokenizer.json; the ids are those of the file"
+
+
+def lacking(folder: Path) -> list[str]:
+    """The packages that aren't here and without which the folder's tokenizer can't be read: those for one that is a tokenizer.model only."""
+    if (folder / "tokenizer.json").exists() or not (folder / "tokenizer.model").exists():
+        return []
+    return [name for name, here in (("sentencepiece", is_sentencepiece_available()), ("protobuf", is_protobuf_available())) if not here]
 
 
 def same_ids(own: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> bool:

@@ -7,7 +7,7 @@ from transformers import GenerationConfig
 
 from inference.errors import InferenceError
 from inference.events import Request
-from inference.lane import config
+from inference.lane import config, tokens
 from inference.lane.lane import Lane
 from inference.lane.scoring import score
 from inference.lane.source import Source
@@ -96,6 +96,17 @@ def test_a_file_that_is_cut_is_named(folder, name, part, words):
     (folder / name).write_bytes(raw[: int(len(raw) * part)])
     told = refusal(folder)
     assert told.startswith(f"{name} of ") and words in told
+
+
+def test_a_tokenizer_model_alone_names_the_packages_that_read_it(folder, monkeypatch):
+    """Another package was named once, which does not read it either."""
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / file).unlink()
+    (folder / "tokenizer.model").write_bytes(b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
+    monkeypatch.setattr(tokens, "is_sentencepiece_available", lambda: False)
+    monkeypatch.setattr(tokens, "is_protobuf_available", lambda: False)
+    assert "tokenizer.model only" in refusal(folder) and "pip install sentencepiece protobuf" in refusal(folder)
 
 
 # ---- ids that the model has no row for
