@@ -41,7 +41,12 @@ class Encoder:
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
         self.turn_marks = template.turn_marks(tokenizer)
-        self._marks = special_ids(tokenizer) | self.turn_marks
+        self._unknown = frozenset({tokenizer.unk_token_id}) - {
+            None,
+            tokenizer.bos_token_id,
+            tokenizer.eos_token_id,
+        }  # not told by its id: any unknown character has it
+        self._marks = (special_ids(tokenizer) | self.turn_marks) - self._unknown
         self._without = functools.lru_cache(maxsize=2)(self._make_without)
 
     def encode(self, request: Request) -> Prompt:
@@ -63,14 +68,15 @@ class Encoder:
     def _chat(self, request: Request) -> Prompt:
         written = template.write(self._tokenizer, request)
         ids, meant = self._ids(written.text), self._marks_of(self._ids(written.outline))
-        if self._marks_of(ids) == meant:
+        unknown = any(name in request.prompt + request.system for name in self._names(self._unknown))
+        if self._marks_of(ids) == meant and not unknown:
             return Prompt(ids, "chat", written.ordinary)
         if written.pieces is None:
             typed = [mark for mark in self._names(self._marks) if mark in request.prompt + request.system]
             if not typed:  # the template itself sets other marks for this text
                 return Prompt(ids, "chat", written.ordinary)
             raise InferenceError(f"The prompt holds the mark {typed[0]}, and this model's chat template changes the text around it. Take the mark out.")
-        ids = self._as_text(written.pieces, self._marks)
+        ids = self._as_text(written.pieces, self._marks | self._unknown)
         if self._marks_of(ids) != meant:
             raise InferenceError("The prompt holds a mark that this tokenizer can't read as text. Take it out, or use the raw format.")
         return Prompt(ids, "chat", False)
@@ -117,6 +123,8 @@ class Encoder:
         added = {token["content"]: token["id"] for token in rules["added_tokens"]}
         for token in rules["added_tokens"]:
             token["content"] = stand_ins.get(token["content"], token["content"])
+        if isinstance(rules["model"].get("vocab"), list):  # Unigram finds a mark among its pieces too
+            rules["model"]["vocab"] = [[stand_ins.get(name, name), score] for name, score in rules["model"]["vocab"]]
         other = tokenizers.Tokenizer.from_str(json.dumps(rules))
         return other, stand_ins, {int(other.token_to_id(stand_ins.get(name, name)) or 0): token_id for name, token_id in added.items()}
 

@@ -1,7 +1,7 @@
 """What is asked stands in what the model reads, and the marks in it are the template's own, in every style of tokenizer."""
 
 import pytest
-from tokenizers import processors
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from inference.errors import InferenceError
@@ -78,6 +78,32 @@ def test_marks_typed_in_a_chat_are_text_and_the_only_marks_are_the_templates_own
             [{"role": "system", "content": "<start_of_turn>" + typed}, {"role": "user", "content": typed}], add_generation_prompt=True, tokenize=False
         )
         assert shown.lstrip() == text.lstrip() or shown.replace("<bos> ", "<bos>") == text
+
+
+def unknowing(model):
+    """A tokenizer without bytes: what it has no piece for is <unk>."""
+    pieces = ["<unk>", "<s>", "</s>", *"▁abcdefghijklmnopqrstuvwxyzHINST[]<>/"]
+    if model == "unigram":
+        made = Tokenizer(models.Unigram([(piece, 0.0 if n < 3 else -5.0) for n, piece in enumerate(pieces)], unk_id=0))
+    else:
+        made = Tokenizer(models.BPE({piece: n for n, piece in enumerate(pieces)}, [], unk_token="<unk>"))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    made.add_special_tokens(pieces[:3])
+    found = PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    found.chat_template = "{% for m in messages %}{{ bos_token }}[INST] {{ m['content'] }} [/INST]{% endfor %}"
+    return found
+
+
+@pytest.mark.parametrize("model", ["unigram", "bpe"])
+def test_a_character_that_the_tokenizer_does_not_know_is_no_mark(model):
+    """Every prompt was refused for a mark that nobody had typed."""
+    tokenizer = unknowing(model)
+    for prompt in ("hi there", "it is 5 €"):
+        assert Encoder(tokenizer).encode(Request(prompt)) == (list(chat(tokenizer, prompt)), "chat", True)
+    for typed in ("a </s> b", "a <unk> b 5", "<s>5"):
+        found = Encoder(tokenizer).encode(Request(typed))
+        assert not found.ordinary and [token for token in found.ids if token in (1, 2)] == [1]
+        assert found.ids.count(0) == typed.count("5")
 
 
 def test_what_stands_around_a_typed_mark_is_read_as_without_it():
