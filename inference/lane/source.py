@@ -101,7 +101,7 @@ class Source:
         prompt = self.encoder.encode(request)
         text.check_length(len(prompt.ids), request.max_new_tokens, self.context_length)
         self.check_rows(prompt.ids)
-        return prompt
+        return prompt._replace(ordinary=prompt.ordinary and not tokens.lent_names(self.tokenizer, self._tokenizer_note))
 
     def warm_up_ids(self, new_tokens: int) -> list[int]:
         """The ids of a short prompt that any model can take, a chat where the template allows one."""

@@ -48,6 +48,11 @@ def read(folder: Path) -> tuple[PreTrainedTokenizerBase, str | None]:
     return own, f"AutoTokenizer gives other ids (as {type(auto).__name__}) than the folder's tokenizer.json; the ids are those of the file"
 
 
+def lent_names(tokenizer: PreTrainedTokenizerBase, note: str | None) -> bool:
+    """Whether a tokenizer of which `note` must be said has names for its marks that the class that reads these ids in plain code doesn't know."""
+    return bool(note) and any(getattr(tokenizer, name, None) and name not in tokenizer.init_kwargs for name in NAMED)
+
+
 def lacking(folder: Path) -> list[str]:
     """The packages that aren't here and without which the folder's tokenizer can't be read: those for one that is a tokenizer.model only."""
     if (folder / "tokenizer.json").exists() or not (folder / "tokenizer.model").exists():

@@ -77,6 +77,14 @@ def with_an_old_class_name(folder):
     return write(make_checkpoint(folder), byte_level(), "GPT2Tokenizer"), Request("2023 12345", format="raw", max_new_tokens=6)
 
 
+def with_a_start_mark_that_only_an_old_class_names(folder):
+    """Its template began with nothing in the printed program, and with <bos> in the lane."""
+    made = write(make_checkpoint(folder), byte_level(), "GemmaTokenizer")
+    config = json.loads((made / "tokenizer_config.json").read_text())
+    (made / "tokenizer_config.json").write_text(json.dumps({key: value for key, value in config.items() if key != "bos_token"}))
+    return made, ASKED
+
+
 def with_marks_of_its_own(folder):
     tokenizer = make_tokenizer()
     tokenizer.add_special_tokens({"extra_special_tokens": ["<start_of_turn>", "<end_of_turn>", "<refuse>"]})
@@ -85,7 +93,15 @@ def with_marks_of_its_own(folder):
     return make_says(folder, tokenizer, [Encoder(tokenizer).encode(ASKED).ids[-1], *marks]), ASKED
 
 
-KINDS = (with_penalty, with_typed_marks, with_two_start_marks, with_parts, with_an_old_class_name, with_marks_of_its_own)
+KINDS = (
+    with_penalty,
+    with_typed_marks,
+    with_two_start_marks,
+    with_parts,
+    with_an_old_class_name,
+    with_a_start_mark_that_only_an_old_class_names,
+    with_marks_of_its_own,
+)
 
 
 @pytest.fixture(scope="module", params=LANES)
