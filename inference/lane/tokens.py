@@ -1,7 +1,7 @@
 """A folder -> the tokenizer that gives the ids of the folder's own tokenizer.json, and which of its ids are marks. Knows no prompt and no model.
 
 For an old class name transformers 5 builds a tokenizer anew out of the vocabulary and leaves the file's other rules out. So the file is
-read as it stands, and where AutoTokenizer gives other ids that is said.
+read as it stands, and where AutoTokenizer gives other ids, or writes them otherwise, that is said.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from inference.fast import first_line
 log = logging.getLogger(__name__)
 TURN_ENDS = ("<|im_end|>", "<end_of_turn>", "<turn|>", "<|eot_id|>", "<|end|>", "<|eom_id|>", "<|endoftext|>", "</s>")
 NAMED = ("bos_token", "eos_token", "pad_token", "unk_token")
+AS_SHOWN = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
 PROBES = (
     "hello good morning, may i see the menu?", "2023 12345 1,234.50", "  two  spaces\tand a tab ", "first\nsecond\n\n\nlast\r\n", "def f(x):\n    return x[0] != 'a'\n",
     "It's we'll DON'T", "café cafe\u0301 Ａ ﬁ naïve ÅÄÖ", "안녕하세요 메뉴 你好，世界 مرحبا नमस्ते", "🚀 👩‍👩‍👧‍👦 \u200b\u00a0x", "snake_case camelCase a1b2 #@$%^&*() <tag> {{x}}", "x" * 40,
@@ -43,9 +44,10 @@ def read(folder: Path) -> tuple[PreTrainedTokenizerBase, str | None]:
         token = getattr(auto, name, None)
         if token and not getattr(own, name, None) and token in own.get_vocab():
             setattr(own, name, token)
-    if same_ids(own, auto):
+    other = _differs(own, auto)
+    if not other:
         return own, None
-    return own, f"AutoTokenizer gives other ids (as {type(auto).__name__}) than the folder's tokenizer.json; the ids are those of the file"
+    return own, f"AutoTokenizer gives other {other} (as {type(auto).__name__}) than the folder's tokenizer.json; the {other} are those of the file"
 
 
 def lent_names(tokenizer: PreTrainedTokenizerBase, note: str | None) -> bool:
@@ -60,14 +62,17 @@ def lacking(folder: Path) -> list[str]:
     return [name for name, here in (("sentencepiece", is_sentencepiece_available()), ("protobuf", is_protobuf_available())) if not here]
 
 
-def same_ids(own: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> bool:
-    """Whether `other` gives the ids of `own` for texts of many kinds, with every added token of `own` among them."""
+def _differs(own: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> str:
+    """What `other` gives otherwise than `own` (ids, or texts of the same ids) for texts of many kinds, all added tokens of `own` among them; empty for nothing."""
     marks = "a" + " b".join(token.content for token in own.added_tokens_decoder.values())
     try:
-        return all(other(text)["input_ids"] == own(text)["input_ids"] for text in (*PROBES, marks))
+        if any(other(text)["input_ids"] != own(text)["input_ids"] for text in (*PROBES, marks)):
+            return "ids"
+        answers = [own(text, add_special_tokens=False)["input_ids"] for text in (*PROBES, marks)]
+        return "texts" if any(other.decode(ids, **AS_SHOWN) != own.decode(ids, **AS_SHOWN) for ids in answers) else ""
     except Exception as error:  # noqa: BLE001 - what was rebuilt may lack the unknown token that its class counts on
         log.warning("%s can't read every text: %s", type(other).__name__, error)
-        return False
+        return "ids"
 
 
 def rebuilt(note: str | None) -> str:

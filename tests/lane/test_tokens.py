@@ -89,6 +89,17 @@ def test_raw_ids_are_those_of_tokenizer_json_under_every_class_name(tmp_path, st
         assert note is None and tokens.rebuilt(note) == "AutoTokenizer"
 
 
+def test_an_answer_is_written_as_the_file_says_where_an_old_class_writes_it_otherwise(tmp_path):
+    """The same ids, and the first space of an answer kept or not: the printed program gave another text than was shown."""
+    made = llama_like()
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    rules = made.to_str().replace('"<bos>"', '"<s>"').replace('"<eos>"', '"</s>"')
+    folder = write(tmp_path / "m", Tokenizer.from_str(rules), "LlamaTokenizer", bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    tokenizer, note = tokens.read(folder)
+    assert "other texts (as LlamaTokenizer)" in note and tokens.rebuilt(note) == "PreTrainedTokenizerFast"
+    assert tokenizer.decode(tokenizer("hi", add_special_tokens=False)["input_ids"]) == " hi"
+
+
 def test_a_number_is_its_digits_in_both_lanes_where_the_file_says_so(tmp_path):
     """A class name of old (GPT2Tokenizer) once gave 2 tokens for 10, without a word."""
     folder = write(make_checkpoint(tmp_path / "m"), byte_level(), "GPT2Tokenizer")
