@@ -81,7 +81,7 @@ class Settings:
 
     def cache_path(self) -> Path:
         """Where downloads restored by us are kept; raises WrongArguments if no place is writable."""
-        tried = [Path(self.cache_dir)] if self.cache_dir else _cache_candidates()
+        tried = [Path(self.cache_dir).expanduser()] if self.cache_dir else _cache_candidates()
         for path in tried:
             try:
                 path.mkdir(parents=True, exist_ok=True)

@@ -65,6 +65,12 @@ def test_an_unwritable_cache_folder_is_told(tmp_path):
         Settings(cache_dir=str(tmp_path / "file" / "below")).cache_path()
 
 
+def test_the_home_in_a_cache_folder_s_path_is_meant(tmp_path, monkeypatch):
+    """A shell leaves ~ alone in quotes and in an env file: a folder called ~ was made where the page was started."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Settings(cache_dir="~/a cache").cache_path() == tmp_path / "a cache"
+
+
 def test_the_models_to_choose_from_are_named_once_each():
     assert from_env({"MODELS": " you/a , ./b,,you/a"}).models == ("you/a", "./b")
 
