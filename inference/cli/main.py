@@ -153,6 +153,7 @@ def _bench(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
+    settings.cache_path()  # none that can be written is told before anything starts
     sys.stdout.flush()
     if options.named:
         settings = replace(settings, model_id=options.named, cpu_model_id="")

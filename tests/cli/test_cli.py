@@ -55,6 +55,12 @@ def test_bad_arguments_get_one_sentence(arguments, word):
     assert done.returncode == 2 and word in done.stderr and "Traceback" not in done.stderr
 
 
+def test_doctor_tells_a_cache_that_can_t_be_written_before_anything_starts(tmp_path, monkeypatch):
+    monkeypatch.setenv("CACHE_DIR", "/dev/null/below")
+    done = run("doctor", "--lanes", "cpu:fp32")
+    assert done.returncode == 2 and "CACHE_DIR" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_doctor_tells_what_can_run_and_exits_1_where_a_lane_can_not():
     good = run("doctor", "--lanes", "cpu:nf4,cpu:fp32")
     assert good.returncode == 0 and "gemma-3-4b on cpu:fp32" in good.stdout and "threads" in good.stdout
