@@ -59,8 +59,8 @@ class Listing:
 
 def listing(name: str, revision: str | None) -> Listing:
     """What the Hub has of `name`; one request, not repeated. Raises InferenceError in plain words."""
-    _with_time_outs()
     with _faults_told(name, revision):
+        _with_time_outs()
         found = HfApi().model_info(name, revision=revision, files_metadata=True, timeout=_time_out())
         siblings = [file for file in found.siblings or () if "/" not in file.rfilename]
         files = {file.rfilename: Remote(file.size or 0, file.lfs.sha256 if file.lfs else file.blob_id) for file in siblings}
@@ -87,8 +87,8 @@ def weights(found: Listing) -> list[str]:
         return [chosen]
     try:
         named = indexed(read(found, chosen))
-    except (ValueError, KeyError, AttributeError):
-        raise Refused(f"{found.name}: {chosen} is no index of weights. Ask its authors to upload it again, or set MODEL_ID to another model.") from None
+    except ValueError as error:
+        raise Refused(f"{found.name}: {chosen} is {error}. Ask its authors to upload it again, or set MODEL_ID to another model.") from None
     if missing := [file for file in named if file not in found.files]:
         raise Refused(f"{found.name} lacks {missing[0]}, which its {chosen} names. Ask its authors to upload it, or set MODEL_ID to another model.")
     return named

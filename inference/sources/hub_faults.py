@@ -6,6 +6,7 @@ In: what was raised, the model's name. Out: a sentence. Told by status and heade
 from __future__ import annotations
 
 import re
+import sys
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -19,8 +20,9 @@ from inference.errors import InferenceError, Refused
 TransportError: type[Exception] = hub_errors.HfHubHTTPError.__bases__[0]
 NO_ADDRESS = ("name or service not known", "name resolution", "nodename nor servname", "no address associated", "getaddrinfo")
 SILENT = {"TimeoutException", "TimeoutError"}
+InvalidURL: type[Exception] = sys.modules[TransportError.__module__.partition(".")[0]].InvalidURL
 NO_HUB = (ValueError, TypeError, KeyError, AttributeError)  # of an answer that is none of the Hub's
-FAULTS = (TransportError, OSError, RuntimeError, *NO_HUB)  # what the library and its downloader in Rust raise
+FAULTS = (TransportError, InvalidURL, OSError, RuntimeError, ImportError, *NO_HUB)  # what the library and its downloader in Rust raise
 BROKEN_OFF = {"NetworkError", "ProtocolError", "ConnectionError"}
 
 
@@ -44,6 +46,14 @@ def why(error: Exception) -> str:
         return _busy(response) or f"it answered {response.status_code}"
     cause = next((one for one in _chain(error) if isinstance(one, (TransportError, ConnectionError, TimeoutError))), error)
     kinds, text, place = {kind.__name__ for kind in type(cause).__mro__}, str(cause), constants.ENDPOINT
+    if isinstance(cause, UnicodeEncodeError):
+        return "HF_TOKEN holds a character that no token has"
+    if isinstance(cause, ImportError):
+        return "the proxy that is set is a SOCKS one, which this Python can't use: look at HTTPS_PROXY and ALL_PROXY, or pip install socksio"
+    if isinstance(cause, InvalidURL):
+        return "the address of the proxy that is set, or HF_ENDPOINT, is none: look at HTTPS_PROXY and ALL_PROXY"
+    if isinstance(cause, FileNotFoundError):
+        return "there is no file of certificates where SSL_CERT_FILE says"
     if "ProxyError" in kinds:
         return "the proxy that is set refuses the connection: look at HTTPS_PROXY"
     if "TooManyRedirects" in kinds or "redirect" in text.lower():

@@ -4,17 +4,20 @@ import errno
 import json
 import logging
 import os
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 from huggingface_hub import constants, get_session
 
+from inference import child
 from inference.errors import InferenceError, Refused
 from inference.settings import SMALL_MODEL, Settings
 from inference.sources import checkpoints, default_model, fetching, hub, hub_cache
 from inference.sources.headers import tensors_of
-from tests.support.false_hub import COMMIT, FalseHub, Repository, answers, breaks_off, impatient, only, redirects, silent, stalls
+from tests.support.false_hub import COMMIT, FalseHub, Repository, answers, breaks_off, impatient, only, redirects, serving, silent, stalls
 from tests.support.tiny import make_checkpoint
 
 NAME = "owner/tiny"
@@ -98,7 +101,8 @@ def test_an_adapter_s_own_files_are_fetched(tiny):
         ({"a.Q4_0.gguf": WEIGHTS, "README.md": b""}, "holds GGUF files alone"),
         ({"consolidated.safetensors": WEIGHTS, "params.json": b"{}"}, "holds no model that can be loaded.*consolidated"),
         ({}, "but nothing"),
-        ({**SMALL, "model.safetensors.index.json": b"<html>"}, "is no index of weights"),
+        ({**SMALL, "model.safetensors.index.json": b"<html>"}, "model.safetensors.index.json is cut off or damaged"),
+        ({**SMALL, "model.safetensors.index.json": b"[]"}, "model.safetensors.index.json is no JSON object"),
     ],
 )
 def test_what_can_t_be_loaded_is_refused_before_its_weights_are_fetched(tiny, files, words):
@@ -271,6 +275,26 @@ def test_what_is_no_hub_is_told(tiny, monkeypatch):
     assert "there is no address for http://no-such-host.invalid" in refusal()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert "may not be asked (HF_HUB_OFFLINE is set), and owner/tiny is not on this machine" in refusal()
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"http_proxy": "socks5://127.0.0.1:9"}, "is a SOCKS one, which this Python can't use"),
+        ({"http_proxy": "http://[::1"}, "the address of the proxy that is set, or HF_ENDPOINT, is none"),
+        ({"HF_TOKEN": "hf_s\u00e9same"}, "HF_TOKEN holds a character that no token has"),
+        ({"SSL_CERT_FILE": "/no/such/file.pem"}, "no file of certificates where SSL_CERT_FILE says"),
+    ],
+)
+def test_variables_that_the_library_can_t_use_are_named(variables, words, tmp_path):
+    """The proxy of a shell (ALL_PROXY=socks5://...) ended the default model's load with a trace, where PyPI would have given it."""
+    unset = dict.fromkeys(("NO_PROXY", "no_proxy", "http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"), "")
+    program = "import sys; from inference.sources import hub\ntry: hub.listing('owner/tiny', None)\nexcept hub.InferenceError as error: print(error)"
+    with serving() as running:
+        environment = child.environment(HF_ENDPOINT=running.url, HF_HUB_CACHE=str(tmp_path), **{**unset, **variables})
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    assert words in done.stdout, done.stderr
+    assert "same" not in done.stdout
 
 
 def test_a_whole_copy_is_taken_where_the_hub_can_t_be_asked(tiny, caplog):
