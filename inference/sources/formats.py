@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import re
 import shutil
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 MAGIC = b"GGUF"
+PART = re.compile(r"-\d{5}-of-\d{5}$")  # as llama-gguf-split names them
 INDEX = "model.safetensors.index.json"
 SPARE_BYTES = 64 * 2**20  # beside the weights: tokenizer, configuration
 TOLD = 0.005  # of all weights; what fewer are stored as is not worth a word
@@ -54,7 +57,7 @@ def check_gguf(name: str, file: Path) -> None:
     if start != MAGIC:
         what = "a Git LFS pointer, not the file itself; run `git lfs pull`" if start == b"vers" else "no GGUF file; download it again"
         raise InferenceError(f"{name} is {what}. MODEL_ID takes a model folder, a Hub id or a .gguf file.")
-    if "-of-" in file.stem:
+    if PART.search(file.stem):
         raise InferenceError(
             f"{name} is one of several parts of a model. Join them with llama.cpp's llama-gguf-split --merge and point MODEL_ID at the result."
         )
@@ -141,7 +144,7 @@ def write_pickled(name: str, folder: Path, place: Made, report: Report) -> None:
         for number, source in enumerate(sources, 1):
             report(Loading("converting pickled weights (once)", number, len(sources), "files"))
             try:
-                found = torch.load(source, map_location="cpu", weights_only=True, mmap=True)
+                found = torch.load(source, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(source))
                 tensors = {key: value.contiguous().clone() for key, value in found.items()}
             except Exception as error:  # unpickling raises whatever the file makes it
                 raise InferenceError(

@@ -114,6 +114,7 @@ def test_a_gguf_file_is_converted_once_and_anew_when_it_or_the_copy_changed(tmp_
         ("m.gguf", b"", "is no GGUF file"),
         ("m-00001-of-00003.gguf", b"GGUF", "one of several parts"),
         ("notes.txt", b"hello", "is no GGUF file"),
+        ("king-of-hearts.gguf", b"GGUF", "is a GGUF file that can't be read"),
     ],
 )
 def test_a_file_that_is_no_model_gets_a_sentence(tmp_path, settings, name, content, words):
@@ -163,6 +164,16 @@ def test_where_pickles_are_allowed_they_are_converted_once_tensor_for_tensor(tmp
     assert AutoTokenizer.from_pretrained(found.folder).chat_template
     stamp = next(found.folder.glob("*.safetensors")).stat().st_mtime_ns
     assert next(find(folder, settings).folder.glob("*.safetensors")).stat().st_mtime_ns == stamp
+
+
+def test_a_pickle_of_the_old_format_is_read_too(tmp_path, folder):
+    """torch before 1.6 wrote no zip archive; many .bin files on the Hub are of that time."""
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    found = find(folder, Settings(cache_dir=str(tmp_path / "cache"), allow_pickle=True))
+    got = weights(found.folder)
+    assert all(torch.equal(got[name], tensor) for name, tensor in tensors.items())
 
 
 def test_a_pickle_that_would_run_something_is_not_read(tmp_path, folder):
