@@ -95,5 +95,5 @@ class FastWays:
 
 def first_line(error: Exception) -> str:
     """An error in one line: our own sentences as they are, others with their kind before them."""
-    line = str(error).strip().split("\n")[0][:300]
-    return line if isinstance(error, InferenceError) and line else f"{type(error).__name__}: {line}".rstrip(": ")
+    line = str(error).strip().split("\n")[0]
+    return line if isinstance(error, InferenceError) and line else f"{type(error).__name__}: {line[:300]}".rstrip(": ")

@@ -5,7 +5,6 @@ In: a name, lanes that can run here, settings. Out: lines, and whether every lan
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -20,11 +19,12 @@ from inference.doctor import here
 from inference.doctor.look import NotSeen, Seen, see
 from inference.errors import InferenceError
 from inference.fast import FastWays, first_line
-from inference.lane import measured
+from inference.lane import config, measured
 from inference.models import loading, was_four_bit
 from inference.models.loading import Plan
 from inference.settings import Settings
-from inference.sources.files import TOKENIZERS
+from inference.sources.at_hand import Checkpoint
+from inference.sources.files import TOKENIZERS, json_object
 from inference.units import size
 
 WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "U8": "uint8 (packed)"}
@@ -39,7 +39,7 @@ def judge(name: str, lanes: Iterable[str], settings: Settings) -> tuple[list[str
             lines, well = _lacks(seen)
         except NotSeen as error:
             return [f"  {error}"], True
-        except (InferenceError, OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - of files that hold what nobody foresaw; each is a model that can't be loaded
             return [f"  {name} can't be loaded: {first_line(error)}"], False
         judged = [_lane(seen, lane, settings) for lane in lanes]
         plan = next((plan for _, plan, _ in judged if plan), None)
@@ -82,6 +82,9 @@ def _lacks(seen: Seen) -> tuple[list[str], bool]:
     """What is missing beside the weights, and whether it can do without."""
     if not seen.folders:  # its tokenizer is made with it
         return [], True
+    for name in config.SMALL:
+        if folder := next((folder for folder in seen.folders if (folder / name).exists()), None):
+            config.check_files(Checkpoint(seen.name, folder), name)
     names = {file.name for folder in seen.folders for file in folder.iterdir()}
     if names.isdisjoint(TOKENIZERS):
         return ["  lacks a tokenizer (tokenizer.json): save it beside the weights (save_pretrained)"], False
@@ -92,7 +95,7 @@ def _lacks(seen: Seen) -> tuple[list[str], bool]:
 
 
 def _template_in(file: Path) -> bool:
-    return file.exists() and bool(json.loads(file.read_text() or "{}").get("chat_template"))
+    return file.exists() and bool(json_object(file, file.parent.name).get("chat_template"))
 
 
 def _lane(seen: Seen, lane: str, settings: Settings) -> tuple[list[str], Plan | None, bool]:
@@ -100,8 +103,8 @@ def _lane(seen: Seen, lane: str, settings: Settings) -> tuple[list[str], Plan | 
     ways = FastWays(lane, settings.fast)
     try:
         plan = loading.plan(seen.name, seen.config, seen.tensors, lane, ways)
-    except InferenceError as error:
-        return [f"  {lane}: can't be loaded: {error}"], None, False
+    except Exception as error:  # noqa: BLE001 - what transformers makes of a configuration that it doesn't check
+        return [f"  {lane}: can't be loaded: {first_line(error)}"], None, False
     need, have = plan.need.peak_bytes + loading.margin_bytes(lane), loading.free_bytes(lane)
     verdict = "fits" if need <= have else "does not fit"
     parts = f"{size(plan.need.weights_bytes)} of weights, {size(plan.need.peak_bytes)} at most while loading, the rest for the work"

@@ -54,17 +54,23 @@ def see(name: str, settings: Settings, work: Path) -> Seen:
     path = at_hand.place_of(name)
     if found := at_hand.at_hand(name, settings):
         return _made(found, path)
-    if path.exists():
+    if path:
         return _to_be_made(Checkpoint(name, path), settings, work)
     if name in default_model.NOTES:
         return _small(name, settings, work)
     return _on_hub(HubName.of(name), settings, work)
 
 
-def _made(found: Checkpoint, path: Path) -> Seen:
+def _made(found: Checkpoint, path: Path | None) -> Seen:
     """A whole model on disk, or one that was merged or converted into one before."""
-    kind = f"adapter {found.adapter} on {found.base}, merged" if found.adapter else "GGUF file, converted" if path.is_file() else str(Kind.MODEL)
+    kind = f"adapter {found.adapter} on {found.base}, merged" if found.adapter else "GGUF file, converted" if path and path.is_file() else str(Kind.MODEL)
     return Seen(found.name, kind, f"on this machine in {found.folder}", read_config(found), headers.tensors_of(found.folder), (found.folder,), found.folder)
+
+
+def _downloaded(found: Checkpoint, settings: Settings, work: Path) -> Seen:
+    """A model that the Hub's cache holds whole."""
+    made = at_hand.whole(found, settings)
+    return _made(made, found.folder) if made else _to_be_made(found, settings, work)
 
 
 def _to_be_made(found: Checkpoint, settings: Settings, work: Path) -> Seen:
@@ -104,11 +110,11 @@ def _on_hub(asked: HubName, settings: Settings, work: Path) -> Seen:
     try:
         found = hub.listing(asked.id, asked.revision)
     except InferenceError:
-        if kept := at_hand.on_hub(asked, settings):
-            return _made(kept, kept.folder)
+        if there := on_disk(asked.id, asked.revision, asked.file):
+            return _downloaded(asked.at(there), settings, work)
         raise
-    if (there := on_disk(asked.id, found.commit, asked.file)) and (made := at_hand.whole(asked.at(there), settings)):
-        return _made(made, asked.at(there).folder)
+    if there := on_disk(asked.id, found.commit, asked.file):
+        return _downloaded(asked.at(there), settings, work)
     if asked.file:
         here = hub.one(found, asked.file)
         what = f"GGUF file, on the Hub at {found.commit[:12]}, {size(hub.missing_bytes(found, here))} to download"

@@ -6,7 +6,6 @@ Code of a checkpoint's own is never run, and nobody is asked whether it may be: 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import transformers
@@ -14,8 +13,8 @@ from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 
 from inference.errors import InferenceError
 from inference.fast import first_line
+from inference.sources import files
 from inference.sources.at_hand import Checkpoint
-from inference.sources.headers import LFS_POINTER
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 SMALL = (CONFIG, "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
@@ -30,14 +29,13 @@ NEUTRAL_AT_ONE = {
 
 def read_config(checkpoint: Checkpoint) -> PretrainedConfig:
     """The configuration; raises InferenceError for a model that transformers doesn't know by itself, and for a file that is not what it should be."""
-    check_files(checkpoint, CONFIG)
-    found = json.loads((checkpoint.folder / CONFIG).read_bytes())
+    found = files.json_object(checkpoint.folder / CONFIG, checkpoint.id)
     kind, own_code = found.get("model_type"), found.get("auto_map") or {}
     needs_own_code = InferenceError(
         f"{checkpoint.id} needs code of its own (auto_map in its config.json, model type {kind}), which is never run here. "
         "Choose a model whose type transformers knows by itself."
     )
-    if kind not in CONFIG_MAPPING:
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         if own_code:
             raise needs_own_code
         if kind is None:
@@ -58,22 +56,8 @@ def read_config(checkpoint: Checkpoint) -> PretrainedConfig:
 def check_files(checkpoint: Checkpoint, *names: str) -> None:
     """Raise InferenceError, naming it, for a file of `names` that is a Git LFS pointer, empty, or no whole JSON object."""
     for path in (checkpoint.folder / name for name in names):
-        if path.exists() and (what := _wrong(path)):
-            raise InferenceError(f"{path.name} of {checkpoint.id} is {what}. Fetch or copy that file again.")
-
-
-def _wrong(path: Path) -> str | None:
-    raw = path.read_bytes()
-    if raw.startswith(LFS_POINTER):
-        return "a Git LFS pointer, not the file itself (git lfs pull fetches it)"
-    if path.suffix != ".json":
-        return None
-    if not raw.strip():
-        return "empty"
-    try:
-        return None if isinstance(json.loads(raw), dict) else "no JSON object"
-    except ValueError:
-        return "cut off or damaged: no whole JSON"
+        if path.exists() and (path.suffix == ".json" or path.read_bytes().startswith(files.LFS_POINTER)):
+            files.json_object(path, checkpoint.id)
 
 
 def ignored(config: Any, generation: GenerationConfig) -> str | None:

@@ -7,7 +7,6 @@ lane's process finds a merged checkpoint before its heavy imports.
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,11 +51,10 @@ def is_adapter(folder: Path) -> bool:
 
 def read(name: str, folder: Path, revision: str | None, base: str) -> Adapter:
     """The adapter in `folder`; `base` is the one that the settings name, if any. Raises InferenceError for what can't be merged right."""
-    try:
-        config = json.loads((folder / CONFIG).read_text())
-        kind = str(config["peft_type"]).upper()
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InferenceError(f"{CONFIG} of {name} can't be read ({error!r}). Save the adapter again with save_pretrained.") from error
+    config = files.json_object(folder / CONFIG, name)
+    kind = str(config.get("peft_type") or "").upper()
+    if not kind:
+        raise InferenceError(f"{CONFIG} of {name} names no peft_type. Save the adapter again with save_pretrained.")
     _check_kind(name, kind, config)
     if not (folder / WEIGHTS).exists():
         raise InferenceError(_no_weights(name, folder))
@@ -94,13 +92,13 @@ def _base(name: str, config: dict[str, Any], asked: str) -> str:
     """The name of the base: the one asked for, else the one that the adapter's configuration gives."""
     revision = config.get("revision")
     said = config.get("base_model_name_or_path")
-    base = asked or (f"{said}@{revision}" if said and revision else said)
+    base = asked or (f"{said}@{revision}" if said and revision and not files.at(str(said)) else said)
     if not base:
         raise InferenceError(f"{CONFIG} of {name} does not say which model it adapts. Set BASE_MODEL_ID to it.")
     if base == name:
         raise InferenceError(f"{name} is an adapter and can't be its own base. Set BASE_MODEL_ID to the model that it was trained over.")
     stem, _, _ = str(base).partition("@")
-    if not asked and QUANTIZED.search(stem) and not Path(stem).expanduser().is_dir():  # known before gigabytes are fetched
+    if not asked and QUANTIZED.search(stem) and not files.at(stem):  # known before gigabytes are fetched
         full = QUANTIZED.sub("", stem)
         raise InferenceError(
             f"{name} is an adapter over {base}, whose weights are quantized; it is merged into full-precision ones. "
@@ -113,10 +111,10 @@ def check_base(adapter: Adapter, folder: Path) -> None:
     """Raise InferenceError where `folder` is no base to merge into: quantized, or an adapter."""
     if is_adapter(folder):
         raise base_is_adapter(adapter)
-    config = json.loads((folder / "config.json").read_text())
-    text = config.get("text_config") or {}
-    if quantization := config.get("quantization_config") or text.get("quantization_config"):
-        method = quantization.get("quant_method", "unknown")
+    config = files.json_object(folder / "config.json", adapter.base)
+    text = config.get("text_config")
+    if quantization := config.get("quantization_config") or (text.get("quantization_config") if isinstance(text, dict) else None):
+        method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization
         raise InferenceError(
             f"{adapter.base}, the base of {adapter.id}, is quantized (quantization_config in its config.json: {method}); an adapter is merged into "
             "full-precision weights. Set BASE_MODEL_ID to the full-precision original."

@@ -6,7 +6,6 @@ that a lane's process can ask before its heavy imports.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,8 +72,7 @@ def at_hand(name: str, settings: Settings) -> Checkpoint | None:
     """
     if name.startswith("shape:"):
         return _shape(name, settings)
-    path = place_of(name)
-    if path.exists():
+    if path := place_of(name):
         if entry := cache.of(settings).holding(path):
             entry.use()
         return whole(Checkpoint(name, path), settings)
@@ -87,9 +85,9 @@ def at_hand(name: str, settings: Settings) -> Checkpoint | None:
     return on_hub(hub, settings) if pinned else None
 
 
-def place_of(name: str) -> Path:
-    """Where `name` lies if it is no Hub id: the default model's adapter is ours."""
-    return default_model.MENU if name == DEFAULT_MODEL else Path(name).expanduser()
+def place_of(name: str) -> Path | None:
+    """The file or folder that `name` means; None for a Hub id: the default model's adapter is ours."""
+    return default_model.MENU if name == DEFAULT_MODEL else files.at(name)
 
 
 def on_hub(hub: HubName, settings: Settings) -> Checkpoint | None:
@@ -139,10 +137,11 @@ def adapter_in(found: Checkpoint, settings: Settings) -> Adapter:
 
 def base_at_hand(tuned: Adapter, settings: Settings) -> Checkpoint | None:
     """The base of an adapter, if it need not be fetched: one that the Hub's cache holds is taken as it is, it doesn't change with time."""
-    if adapter.is_adapter(Path(tuned.base).expanduser()):
-        adapter.check_base(tuned, Path(tuned.base).expanduser())
+    path = files.at(tuned.base)
+    if path and adapter.is_adapter(path):
+        adapter.check_base(tuned, path)
     try:
-        base = at_hand(tuned.base, settings) or (on_hub(HubName.of(tuned.base), settings) if not Path(tuned.base).exists() else None)
+        base = at_hand(tuned.base, settings) or (None if path else on_hub(HubName.of(tuned.base), settings))
     except InferenceError as error:
         raise adapter.no_base(tuned, error) from error
     if base:
@@ -175,7 +174,7 @@ def local(found: Checkpoint, settings: Settings) -> Checkpoint:
         raise InferenceError(f"{name} has a config.json but no weights (*.safetensors). Copy the weights there, or point MODEL_ID at a complete folder.")
     note = None
     if (folder / shapes.MARK).exists():
-        note = json.loads((folder / shapes.MARK).read_text())["note"]
+        note = files.json_object(folder / shapes.MARK, name).get("note")
     base = settings.base_model_id
     return replace(found, note=note, base=base if base not in {"", found.id, found.name} else None)
 

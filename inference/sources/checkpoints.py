@@ -41,9 +41,9 @@ def find(name: str, settings: Settings, report: Report) -> Checkpoint:
     """The checkpoint that `name` means, fetched or made if need be; raises InferenceError in plain words."""
     if found := at_hand(name, settings):
         return found
-    path, place = place_of(name), cache.of(settings)
-    made = _whole(Checkpoint(name, path), settings, report) if path.exists() else _fetched(name, settings, report)
-    place.shrink()
+    path = place_of(name)
+    made = _whole(Checkpoint(name, path), settings, report) if path else _fetched(name, settings, report)
+    cache.of(settings).shrink()
     return made
 
 

@@ -19,6 +19,7 @@ from inference import child, machine
 from inference.cache import cache, manifest
 from inference.errors import InferenceError, Refused
 from inference.events import Loading, Report
+from inference.fast import first_line
 from inference.settings import Settings
 from inference.sources.at_hand import Checkpoint, at_hand
 
@@ -96,9 +97,9 @@ def begin(name: str, settings: Settings) -> Fetch:
             return Fetch(name, None, process)
     except InferenceError as error:
         return Fetch(name, error)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of files that hold what nobody foresaw; a lane's process must not end of them
         log.exception("%s can't be looked at", name)
-        return Fetch(name, InferenceError(f"{name} can't be looked at ({error}). Check that its files can be read and are whole."))
+        return Fetch(name, InferenceError(f"{name} can't be looked at ({first_line(error)}). Check that its files can be read and are whole."))
     return Fetch(name, found)
 
 

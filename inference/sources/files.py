@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from inference.cache import manifest
+from inference.errors import InferenceError
 
 # the first of these that is there is what transformers reads; an index names its files
 SINGLE_OR_INDEX = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -17,6 +18,7 @@ ADAPTER = ("adapter_config.json", "adapter_model.safetensors")  # what peft writ
 NO_ADAPTER = {"adapter_kwargs": {"subfolder": "no-adapter"}}
 # one of them is there once a download has ended
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tekken.json")
+LFS_POINTER = b"version https://git-lfs"
 BESIDE_WEIGHTS = (".json", ".jinja", ".txt", ".model", ".tiktoken")  # configuration, tokenizer, chat template
 
 
@@ -28,6 +30,15 @@ class Kind(StrEnum):
     PICKLE = "weights as pickle"
     GGUF = "GGUF"
     NOTHING = "no model"
+
+
+def at(name: str) -> Path | None:
+    """The file or folder that `name` is the path of; None for every other name, such as a Hub id."""
+    try:
+        path = Path(name).expanduser()
+        return path if path.exists() else None
+    except (OSError, RuntimeError):  # longer than a path can be; ~ of a user who isn't there
+        return None
 
 
 def kind_of(names: Collection[str]) -> Kind:
@@ -46,19 +57,51 @@ def beside_weights(names: Collection[str]) -> list[str]:
     return sorted(name for name in names if name.endswith(BESIDE_WEIGHTS) and not name.endswith(".index.json"))
 
 
-def indexed(index: str | bytes) -> list[str]:
-    """The files that an index of weights names; raises ValueError or KeyError where it is none."""
-    return sorted(set(json.loads(index)["weight_map"].values()))
+def json_object(file: Path, name: str) -> dict[str, Any]:
+    """What a JSON file of the model `name` holds; raises InferenceError, naming the file, where it is no whole object."""
+    try:
+        return parsed(file.read_bytes())
+    except ValueError as error:
+        raise InferenceError(f"{file.name} of {name} is {error}. Fetch or copy that file again.") from error
+
+
+def parsed(raw: bytes) -> dict[str, Any]:
+    """A JSON object; raises ValueError with what it is instead."""
+    if raw.startswith(LFS_POINTER):
+        raise ValueError("a Git LFS pointer, not the file itself (git lfs pull fetches it)")
+    if not raw.strip():
+        raise ValueError("empty")
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise ValueError("cut off or damaged: no whole JSON") from None
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    return found
+
+
+def indexed(index: bytes) -> list[str]:
+    """The files that an index of weights names, each beside it or below; raises ValueError with what it is instead."""
+    places = parsed(index).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
+        raise ValueError("no index: its weight_map names no files")
+    names = sorted(set(places.values()))
+    if strange := [name for name in names if not PurePosixPath(name).name or name.startswith("/") or ".." in PurePosixPath(name).parts]:
+        raise ValueError(f"no index of files in its own folder: it names {strange[0][:80]!r}")
+    return names
 
 
 def weights_files(folder: Path) -> list[Path]:
-    """The files that the model's weights are read from, as transformers chooses them; others beside them don't count."""
+    """The files that the model's weights are read from, as transformers chooses them; others beside them don't count. Raises InferenceError."""
     chosen = next((folder / name for name in SINGLE_OR_INDEX if (folder / name).exists()), None)
     if chosen is None:
         return sorted(file for file in folder.glob("*.safetensors") if file.name != ADAPTER[1])
     if chosen.suffix != ".json":
         return [chosen]
-    return [folder / name for name in indexed(chosen.read_text())]
+    try:
+        return [folder / name for name in indexed(chosen.read_bytes())]
+    except ValueError as error:
+        raise InferenceError(f"{chosen.name} of {folder.name} is {error}. Fetch or copy that file again.") from error
 
 
 def is_whole(folder: Path) -> bool:

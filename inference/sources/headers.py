@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import InferenceError
-from inference.sources.files import weights_files
+from inference.sources.files import LFS_POINTER, weights_files
 from inference.units import size
 
 LARGEST_HEADER = 100 * 10**6  # the format's own limit
-LFS_POINTER = b"version https://git-lfs"
 ZIP = b"PK\x03\x04"
 KINDS = {ZIP: "a zip archive, as PyTorch's pickles are", b"GGUF": "a GGUF file", b"\x80": "a pickle", b"<": "a web page"}
 BITS = {"F64": 64, "I64": 64, "U64": 64, "C64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16, "BF16": 16, "I16": 16, "U16": 16, "F4": 4}
@@ -45,14 +44,8 @@ class Stored:
 
 def tensors_of(folder: Path) -> dict[str, Stored]:
     """Every tensor in the files that the model's weights are read from, by name; raises InferenceError for a file that is missing or damaged."""
-    try:
-        files = weights_files(folder)
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise InferenceError(
-            f"The index of {folder.name}'s weights (model.safetensors.index.json) can't be read ({type(error).__name__}: {error}). Copy it again."
-        ) from error
     found: dict[str, Stored] = {}
-    for file in files:
+    for file in weights_files(folder):
         found |= tensors_in(file)
     return found
 

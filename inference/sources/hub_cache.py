@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from inference.errors import InferenceError
 from inference.sources.files import ADAPTER, TOKENIZERS, weights_files
 
 
@@ -20,7 +21,7 @@ def on_disk(name: str, revision: str | None = None, file: str | None = None) -> 
     try:
         folder = repository / "snapshots" / _commit(repository, revision or "main")
         whole = (folder / file).exists() if file else _whole_adapter(folder) or _whole_model(folder)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, InferenceError):
         return None
     return folder if whole else None
 

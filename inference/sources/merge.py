@@ -6,7 +6,6 @@ answer and rounded back: bit for bit what peft's merge of the whole base in FP32
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import re
@@ -17,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import peft
 import torch
 from peft import PeftConfig, PeftModel, PeftModelForCausalLM
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -32,7 +32,7 @@ from inference.errors import InferenceError
 from inference.events import Loading, Report
 from inference.fast import first_line
 from inference.sources import files
-from inference.sources.adapter import WEIGHTS, Adapter
+from inference.sources.adapter import CONFIG, WEIGHTS, Adapter
 from inference.sources.headers import tensors_in, tensors_of
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ def _note(adapter: Adapter, dtypes: set[torch.dtype], rounding: _Rounding) -> st
 def _read_base(adapter: Adapter, base: Path, dtype: torch.dtype) -> PreTrainedModel:
     try:
         model, info = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, output_loading_info=True, trust_remote_code=False, **files.NO_ADAPTER)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:  # a configuration that transformers doesn't check raises many kinds
         raise InferenceError(f"{adapter.base}, the base of {adapter.id}, could not be loaded ({first_line(error)}). Check BASE_MODEL_ID.") from error
     if missing := sorted(map(str, info["missing_keys"])):
         raise InferenceError(f"{adapter.base}, the base of {adapter.id}, lacks {len(missing)} of its weights (the first: {missing[0]}). Fetch it again.")
@@ -126,13 +126,23 @@ def _put_on(adapter: Adapter, model: PreTrainedModel) -> PeftModel:
 
 def _config_for(adapter: Adapter, model: PreTrainedModel) -> tuple[PeftConfig, dict[str, str]]:
     """The adapter's configuration and how its tensors' names become the model's: one of a text model goes on to a multimodal base's text part."""
-    config = PeftConfig.from_pretrained(str(adapter.folder))
+    config = _peft_config(adapter)
     text = _name_of(model, model.get_decoder())
     of_text_alone = "." in text and not any(f".{text.rpartition('.')[2]}." in key for key in tensors_in(adapter.folder / WEIGHTS))
     if not of_text_alone:
         return config, getattr(model, "_checkpoint_conversion_mapping", {})
     config.exclude_modules = rf"(?!{re.escape(text)}\.|lm_head).*"
     return config, {r"^model\.": f"{text}."}
+
+
+def _peft_config(adapter: Adapter) -> PeftConfig:
+    try:
+        return PeftConfig.from_pretrained(str(adapter.folder))
+    except Exception as error:  # each kind of adapter checks its own fields
+        raise InferenceError(
+            f"{adapter.id} is a {adapter.config['peft_type']} adapter whose {CONFIG} peft {peft.__version__} can't read ({first_line(error)}). "
+            "Upgrade it (pip install -U peft), or merge the adapter where it was trained."
+        ) from error
 
 
 def _fit_vocabulary(adapter: Adapter, model: PreTrainedModel) -> None:
@@ -272,5 +282,5 @@ def _template(folder: Path) -> str | None:
         return (folder / TEMPLATE).read_text()
     if not (folder / "tokenizer_config.json").exists():
         return None
-    found = json.loads((folder / "tokenizer_config.json").read_text()).get("chat_template")
+    found = files.json_object(folder / "tokenizer_config.json", folder.name).get("chat_template")
     return found if isinstance(found, str) else None

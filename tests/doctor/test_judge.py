@@ -12,6 +12,7 @@ from inference.lane import measured
 from inference.lane.lane import Lane
 from inference.models import loading
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
+from inference.sources import hub
 from tests.support.adapters import make_adapter
 from tests.support.false_hub import COMMIT, Repository, answers
 from tests.support.four_bit import dequantized
@@ -131,6 +132,46 @@ def test_what_a_load_would_refuse_is_refused_in_the_same_words(false_hub, settin
         assert not well and words in text, text
     false_hub.does["/resolve/"] = answers(401, GATED)
     assert "is locked, and no token was given" in said(NAME, settings)[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "words"),
+    [
+        ("config.json", b"[" * 20_000, "config.json of {} is cut off or damaged"),
+        ("config.json", b'{"model_type": ["llama"]}', "model type ['llama'], which is not known"),
+        ("tokenizer_config.json", b"[]", "tokenizer_config.json of {} is no JSON object"),
+        ("tokenizer_config.json", b"version https://git-lfs", "tokenizer_config.json of {} is a Git LFS pointer"),
+        ("generation_config.json", b'{"a": "\xe9', "generation_config.json of {} is cut off or damaged"),
+    ],
+)
+def test_a_small_file_that_a_load_would_refuse_is_named(settings, tmp_path, file, text, words):
+    folder = make_checkpoint(tmp_path / "m", "llama")
+    (folder / file).write_bytes(text)
+    said_of_it, well = said(folder, settings)
+    assert not well and words.format(folder) in said_of_it
+
+
+@pytest.mark.parametrize("values", [{"vocab_size": 0}, {"text_config": [1]}])
+def test_a_configuration_that_no_model_can_be_made_of_is_a_line_and_no_trace(settings, tmp_path, values):
+    text, well = said(change_config(make_checkpoint(tmp_path / "m", "llama"), **values), settings, ("cpu:fp32",))
+    assert not well and "cpu:fp32: can't be loaded" in text
+
+
+def test_what_is_downloaded_and_still_to_be_made_is_judged_also_without_the_hub(false_hub, settings, tmp_path):
+    base = make_checkpoint(tmp_path / "base", "llama")
+    tuned = make_adapter(tmp_path / "tuned", base)
+    config = json.loads((tuned / "adapter_config.json").read_text()) | {"base_model_name_or_path": "owner/base"}
+    (tuned / "adapter_config.json").write_text(json.dumps(config))
+    file = write_gguf(base, tmp_path / "a.gguf", GGMLQuantizationType.Q8_0)
+    false_hub.repositories |= {"owner/base": Repository.of(base), "owner/tuned": Repository.of(tuned), NAME: Repository({"a.gguf": file.read_bytes()})}
+    for name, one in [("owner/base", None), ("owner/tuned", None), (NAME, "a.gguf")]:
+        hub.fetch(name, None, lambda _: None, one)
+    there = [said(name, settings) for name in ("owner/tuned", f"{NAME}/a.gguf")]
+    false_hub.does["/"] = answers(503)
+    for (online, _), name in zip(there, ("owner/tuned", f"{NAME}/a.gguf"), strict=True):
+        text, well = said(name, settings)
+        assert well and "LlamaForCausalLM, 131,392 parameters" in text and "on this machine in" in text
+        assert text.splitlines()[0] == online.splitlines()[0]
 
 
 def test_a_quantized_checkpoint_is_refused_by_each_lane_that_it_is_not_for(settings, tmp_path):

@@ -235,6 +235,9 @@ def changed(adapter, **values):
         ({"target_modules": [*TARGETS, "gate_proj"]}, "does not fit .*would need"),
         ({"target_modules": ["query_key_value"]}, "does not fit"),
         ({"r": 8}, "does not fit"),
+        ({"peft_type": "FROM_THE_FUTURE"}, "is a FROM_THE_FUTURE adapter whose adapter_config.json peft .* can't read .*Upgrade it"),
+        ({"peft_type": None}, "names no peft_type"),
+        ({"base_model_name_or_path": "~nobody-of-this-name/m"}, "its base ~nobody-of-this-name/m can't be had"),
     ],
 )
 def test_an_adapter_that_can_t_be_merged_right_is_refused_with_what_to_do(tmp_path, base, settings, values, words):
@@ -364,3 +367,38 @@ def test_an_adapter_on_a_multimodal_base_is_merged_into_its_text_whichever_class
     lane = loaded_lane("cpu:fp32", str(adapter), tmp_path / "cache")
     got = logits(lane.model)
     assert (got - wanted).abs().max() < 1e-5 * wanted.abs().max() and "vision" not in " ".join(lane.model.state_dict())
+
+
+@pytest.mark.parametrize("text", [b"[]", b"null", b"", b'{"peft_type": "\xe9', b"[" * 20_000, b"version https://git-lfs.github.com/spec/v1"])
+@pytest.mark.parametrize("whose", ["adapter_config.json", "config.json"])
+def test_a_configuration_that_is_no_json_object_is_named(tmp_path, base, settings, whose, text):
+    adapter = make_adapter(tmp_path / "adapter", base)
+    (adapter if whose.startswith("adapter") else base).joinpath(whose).write_bytes(text)
+    with pytest.raises(InferenceError, match=rf"{whose} of .* is (no JSON object|empty|cut off|a Git LFS pointer)"):
+        find(adapter, settings)
+
+
+@pytest.mark.parametrize("values", [{"quantization_config": "gptq"}, {"quantization_config": [4]}, {"text_config": {"quantization_config": {"bits": 4}}}])
+def test_a_base_that_says_in_any_form_that_it_is_quantized_is_refused(tmp_path, base, settings, values):
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps(config | values))
+    with pytest.raises(InferenceError, match="the base of .* is quantized"):
+        find(make_adapter_of(tmp_path, base, config), settings)
+
+
+def make_adapter_of(tmp_path, base, config):
+    """An adapter over `base`, whose configuration is `config` while it is trained."""
+    said = (base / "config.json").read_text()
+    (base / "config.json").write_text(json.dumps(config))
+    adapter = make_adapter(tmp_path / "adapter", base)
+    (base / "config.json").write_text(said)
+    return adapter
+
+
+@pytest.mark.parametrize("written", ["{}", "{}/", "{}/../base", "~/base"])
+def test_a_base_in_a_folder_is_found_however_its_path_is_written_and_has_no_revision(tmp_path, base, settings, monkeypatch, written):
+    """A trainer that notes `"revision": "main"` beside a local base sent us to look for the folder base@main."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    adapter = make_adapter(tmp_path / "adapter", base)
+    changed(adapter, base_model_name_or_path=written.format(base), revision="main")
+    assert find(adapter, settings).base == written.format(base)

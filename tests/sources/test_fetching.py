@@ -12,7 +12,7 @@ from inference.cache import cache, manifest
 from inference.child import ROOT
 from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
 from inference.settings import SMALL_MODEL, Settings
-from inference.sources import default_model, fetching
+from inference.sources import checkpoints, default_model, fetching
 from inference.sources.at_hand import Checkpoint
 from inference.sources.files import weights_files
 from inference.sources.hub_cache import on_disk
@@ -262,6 +262,22 @@ def test_a_full_disk_reaches_the_lane_as_a_sentence_and_nothing_is_left(settings
 
 def test_a_folder_that_can_t_be_read_is_told_and_ends_nothing(settings, tmp_path):
     folder = make_checkpoint(tmp_path / "m")
-    (folder / "shape.json").write_text("{")
+    (folder / "shape.json").mkdir()
     with pytest.raises(InferenceError, match="can't be looked at"):
         fetching.begin(str(folder), settings).result(lambda _: None)
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-this-name/m", "x" * 5000, "a/b" + "x" * 5000, "C:\\models\\m", "owner/na me", "owner/name/", "\u4f60/\u597d"])
+def test_a_name_that_can_be_no_path_of_this_machine_gets_a_sentence(settings, monkeypatch, name):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(InferenceError, match="no folder or file|neither an existing folder nor a Hub id"):
+        checkpoints.find(name, settings, lambda _: None)
+
+
+def test_what_nobody_foresaw_in_a_folder_ends_no_lane(settings, tmp_path, monkeypatch):
+    def break_off(*_):
+        raise RecursionError("of a file that holds what nobody foresaw")
+
+    monkeypatch.setattr(fetching, "at_hand", break_off)
+    with pytest.raises(InferenceError, match="m can't be looked at .RecursionError: of a file"):
+        fetching.begin(str(tmp_path / "m"), settings).result(lambda _: None)

@@ -1,6 +1,7 @@
 """The headers of safetensors files, and what is said of a file that is none or not whole."""
 
 import json
+import re
 import struct
 
 import pytest
@@ -8,6 +9,9 @@ import torch
 from safetensors.torch import save_file
 
 from inference.errors import InferenceError
+from inference.settings import Settings
+from inference.sources import files
+from inference.sources.at_hand import at_hand
 from inference.sources.headers import tensors_in, tensors_of
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
@@ -61,9 +65,27 @@ def test_an_index_that_names_a_missing_file_is_told(file):
         tensors_of(file.parent)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"weight_map": 3}'])
-def test_an_index_that_is_none_is_told(file, text):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"", "is empty"),
+        (b"[]", "is no JSON object"),
+        (b"{}", "is no index: its weight_map names no files"),
+        (b'{"weight_map": 3}', "is no index"),
+        (b'{"weight_map": {"a": 5, "b": "one.safetensors"}}', "is no index"),
+        (b'{"weight_map": "\xe9', "is cut off or damaged"),
+        (b"[" * 20_000, "is cut off or damaged"),
+        (b"version https://git-lfs.github.com/spec/v1", "is a Git LFS pointer"),
+        (b'{"weight_map": {"a": "../one.safetensors"}}', "no index of files in its own folder: it names '../one.safetensors'"),
+        (b'{"weight_map": {"a": "/etc/passwd"}}', "no index of files in its own folder: it names '/etc/passwd'"),
+        (b'{"weight_map": {"a": ""}}', "no index of files in its own folder"),
+    ],
+)
+def test_an_index_that_is_none_is_told_by_every_reader_of_the_folder(file, text, words):
+    (file.parent.parent / "one.safetensors").write_bytes(file.read_bytes())
     file.rename(file.with_name("one.safetensors"))
-    (file.parent / "model.safetensors.index.json").write_text(text)
-    with pytest.raises(InferenceError, match="index of .* can't be read"):
-        tensors_of(file.parent)
+    (file.parent / "model.safetensors.index.json").write_bytes(text)
+    (file.parent / "config.json").write_text("{}")
+    for read in (tensors_of, files.is_whole, lambda folder: at_hand(str(folder), Settings())):
+        with pytest.raises(InferenceError, match=f"model.safetensors.index.json of .* {re.escape(words)}"):
+            read(file.parent)
