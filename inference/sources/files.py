@@ -105,8 +105,8 @@ def weights_files(folder: Path) -> list[Path]:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a model with its own weights is there, whatever lies beside it."""
-    return (folder / "config.json").exists() and bool(weights_files(folder))
+    """Whether a model with its own weights is there under their usual names, whatever lies beside it."""
+    return (folder / "config.json").exists() and any((folder / name).exists() for name in SINGLE_OR_INDEX)
 
 
 def identity(folder: Path) -> list[Any]:

@@ -131,8 +131,21 @@ def _config_for(adapter: Adapter, model: PreTrainedModel) -> tuple[PeftConfig, d
     of_text_alone = "." in text and not any(f".{text.rpartition('.')[2]}." in key for key in tensors_in(adapter.folder / WEIGHTS))
     if not of_text_alone:
         return config, getattr(model, "_checkpoint_conversion_mapping", {})
-    config.exclude_modules = rf"(?!{re.escape(text)}\.|lm_head).*"
+    for field in ("target_modules", "exclude_modules", "rank_pattern", "alpha_pattern"):  # a pattern that no longer matches would be left out silently
+        if named := getattr(config, field, None):
+            setattr(config, field, _named_below(text, named))
+    beside = rf"(?!{re.escape(text)}\.|lm_head).*"
+    own = config.exclude_modules or ()
+    config.exclude_modules = "|".join([beside, own] if isinstance(own, str) else [beside, *(rf"(.*\.)?{re.escape(name)}" for name in own)])
     return config, {r"^model\.": f"{text}."}
+
+
+def _named_below(text: str, named: Any) -> Any:
+    """Modules of a text model (a name, a pattern, several, or what is set for each) as a multimodal model calls them, whose text is `text`."""
+    if isinstance(named, str):
+        return re.sub(r"^(\^?)model(?=\\?\.)", rf"\g<1>{text}", named)
+    below = {_named_below(text, name): name for name in named}
+    return {name: named[own] for name, own in below.items()} if isinstance(named, dict) else set(below)
 
 
 def _peft_config(adapter: Adapter) -> PeftConfig:

@@ -349,6 +349,15 @@ def test_a_configuration_alone_beside_whole_weights_does_not_matter(tmp_path, ba
         assert loaded_lane(name, str(base), tmp_path / "cache").facts.adapter is None
 
 
+def test_other_tensors_and_a_configuration_beside_an_adapter_make_it_no_model(tmp_path, base, settings):
+    adapter = make_adapter(tmp_path / "checkpoint-500", base)
+    shutil.copy(base / "config.json", adapter)
+    save_file({"new_embeddings": torch.zeros(2, 2)}, adapter / "new_embeddings.safetensors")  # what vLLM reads added tokens from
+    for name in ("optimizer.pt", "rng_state.pth", "training_args.bin"):
+        (adapter / name).write_bytes(b"of the training")
+    assert "merged into" in find(adapter, settings).note
+
+
 LANGUAGE = r".*language_model.*\.(q_proj|v_proj|down_proj)"
 
 
@@ -367,6 +376,29 @@ def test_an_adapter_on_a_multimodal_base_is_merged_into_its_text_whichever_class
     lane = loaded_lane("cpu:fp32", str(adapter), tmp_path / "cache")
     got = logits(lane.model)
     assert (got - wanted).abs().max() < 1e-5 * wanted.abs().max() and "vision" not in " ".join(lane.model.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("text_s", "whole_s"),
+    [
+        ({"alpha_pattern": {"model.layers.0.self_attn.q_proj": 64}}, {"alpha_pattern": {"model.language_model.layers.0.self_attn.q_proj": 64}}),
+        ({"rank_pattern": {r"^model\.layers\.1.*": 2}}, {"rank_pattern": {r"^model\.language_model\.layers\.1.*": 2}}),
+        ({"exclude_modules": ["layers.1.self_attn.q_proj"]}, {"exclude_modules": r".*vision.*|.*layers\.1\.self_attn\.q_proj"}),
+        ({"exclude_modules": r"model\.layers\.1\..*"}, {"exclude_modules": r".*vision.*|model\.language_model\.layers\.1\..*"}),
+        ({"target_modules": r"model\.layers\.\d+\.mlp\.up_proj"}, {"target_modules": r"model\.language_model\.layers\.\d+\.mlp\.up_proj"}),
+        ({"target_modules": ["model.layers.0.mlp.up_proj"]}, {"target_modules": ["model.language_model.layers.0.mlp.up_proj"]}),
+    ],
+)
+def test_what_a_text_model_s_adapter_sets_by_whole_names_holds_on_a_multimodal_base(tmp_path, settings, text_s, whole_s):
+    """A scale set for model.layers.0... no longer matched, and the adapter was merged at another strength without a word."""
+    base = make_multimodal(tmp_path / "base", torch.float32)
+    adapter = make_adapter(tmp_path / "adapter", base, lora(**{"exclude_modules": ".*vision.*", **whole_s}))
+    wanted = logits(in_fp32(base, adapter))
+    tensors = load_file(adapter / "adapter_model.safetensors")
+    save_file({name.replace(".language_model.", "."): tensor for name, tensor in tensors.items()}, adapter / "adapter_model.safetensors")
+    changed(adapter, **{"exclude_modules": None, **text_s})
+    got = logits(AutoModelForCausalLM.from_pretrained(find(adapter, settings).folder, dtype=torch.float32))
+    assert (got - wanted).abs().max() < 1e-5 * wanted.abs().max()
 
 
 @pytest.mark.parametrize("text", [b"[]", b"null", b"", b'{"peft_type": "\xe9', b"[" * 20_000, b"version https://git-lfs.github.com/spec/v1"])

@@ -86,6 +86,6 @@ def test_an_index_that_is_none_is_told_by_every_reader_of_the_folder(file, text,
     file.rename(file.with_name("one.safetensors"))
     (file.parent / "model.safetensors.index.json").write_bytes(text)
     (file.parent / "config.json").write_text("{}")
-    for read in (tensors_of, files.is_whole, lambda folder: at_hand(str(folder), Settings())):
+    for read in (tensors_of, files.weights_files, lambda folder: at_hand(str(folder), Settings())):
         with pytest.raises(InferenceError, match=f"model.safetensors.index.json of .* {re.escape(words)}"):
             read(file.parent)
