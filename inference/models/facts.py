@@ -18,7 +18,7 @@ from inference import machine
 from inference.errors import InferenceError
 from inference.events import LaneFacts
 from inference.models.exact import computes_in_fp32, dtype_name, storage_label
-from inference.models.private import is_four_bit
+from inference.models.private import is_four_bit, is_odd_rows
 from inference.models.values import Values
 from inference.sources.at_hand import Checkpoint
 from inference.sources.files import weights_files
@@ -152,6 +152,8 @@ def _note(given: str | None, model: PreTrainedModel, kept: Iterable[_Part], stra
     notes = [given] if given else []
     if (share := sum(part.share for part in wide)) >= MUCH:
         notes.append(f"{share:.0%} of the bytes are not in 4 bits: {_listed([f'{part.name} ({part.dtype})' for part in wide])}")
+    if odd := sum(is_odd_rows(module) for module in model.modules()):
+        notes.append(f"the rows of {odd} 4-bit layers are no whole number of blocks, which bitsandbytes computes wrongly on a processor and this lane does not")
     if stray:
         number = f"{len(stray)} tensors" if len(stray) > 1 else "1 tensor"
         notes.append(f"its files hold {number} for which the model has no place, so not used: {_listed(stray)}")

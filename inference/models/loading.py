@@ -147,6 +147,10 @@ def _read(folder: Path, plan: Plan, ways: FastWays) -> PreTrainedModel:
         state = getattr(getattr(module, "weight", None), "quant_state", None)
         if state is not None:
             state.dtype = arguments["dtype"]  # a checkpoint in 4 bits names its own, which may be float16
+    if plan.lane == "cpu:nf4":
+        from inference.models import odd_rows  # brings bitsandbytes, which an FP32 lane does without
+
+        odd_rows.mend(model)
     ways.attempt("compact", lambda: shrink(model))
     facts.remember(model, facts.Origin(plan.tensors, weights.values, found.stray))
     return model.eval()

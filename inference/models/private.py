@@ -146,6 +146,11 @@ def is_four_bit(module: nn.Module) -> bool:
     return any(kind.__name__ == "Linear4bit" for kind in type(module).__mro__)
 
 
+def is_odd_rows(module: nn.Module) -> bool:
+    """Whether it is a 4-bit layer that is computed by `odd_rows`; asked by name, as above."""
+    return type(module).__name__ == "OddRowsLinear"
+
+
 def kept_in_fp32(model: PreTrainedModel, dtype: torch.dtype) -> set[str]:
     """The parameters of `model` that are loaded in FP32 whatever `dtype` is asked for."""
     plan: dict[str, torch.dtype] = getattr(model, "_get_dtype_plan", lambda _: {})(dtype)

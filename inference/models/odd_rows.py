@@ -1,0 +1,40 @@
+"""4-bit layers whose form bitsandbytes gets wrong on a processor, computed right: the matrix unpacked as one long row.
+
+Where a row is no whole number of blocks, its unpacking takes other rows' scales, and its product for AVX512-BF16 raises; so does that one where the rows
+are no multiple of 32. In: a model loaded on the CPU. Out: the same, and how many of its layers were such. Brings bitsandbytes: import it for a 4-bit lane.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from bitsandbytes.functional import dequantize_4bit
+from bitsandbytes.nn import Linear4bit
+from torch import nn
+from torch.nn import functional
+
+PACKED_ROWS = 32  # at a time, in what bitsandbytes makes of a matrix for AVX512-BF16
+
+
+class OddRowsLinear(Linear4bit):
+    """bitsandbytes' 4-bit layer with a row that is no whole number of blocks."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x (..., in) -> (..., out) in the dtype of x, computed in the layer's own."""
+        state = copy.copy(self.weight.quant_state)
+        shape, state.shape = state.shape, torch.Size((1, state.shape.numel()))
+        weight = dequantize_4bit(self.weight.data, state).view(shape).to(self.compute_dtype)
+        bias = None if self.bias is None else self.bias.to(self.compute_dtype)
+        return functional.linear(x.to(self.compute_dtype), weight, bias).to(x.dtype)
+
+
+def mend(model: nn.Module) -> None:
+    """Have the layers of such a form, freshly loaded, computed in a way that is right for them."""
+    for layer in model.modules():
+        if type(layer) is Linear4bit:
+            rows, columns = layer.weight.quant_state.shape
+            if odd := columns % layer.weight.quant_state.blocksize:
+                layer.__class__ = OddRowsLinear
+            if odd or rows % PACKED_ROWS:
+                layer.support_avx512bf16_for_cpu = False
