@@ -31,10 +31,14 @@ class Usual:
 USUAL = (
     Usual(
         "SmolLM2-135M-Instruct (Q4_1 before)", "cpu:nf4 against cpu:fp32", 2224, 0.5535, 0.6565, 1.5155,
-        "python -m inference quality --text LICENSE --lanes cpu:nf4,cpu:fp32",
+        "python -m inference quality --text LICENSE --model HuggingFaceTB/SmolLM2-135M-Instruct --lanes cpu:nf4,cpu:fp32",
     ),
     Usual(
         "SmolLM2-135M-Instruct (Q4_1 before)", "cuda:nf4 (H100) against cpu:fp32", 2224, 0.5560, 0.6511, 1.5182,
-        "python -m inference quality --text LICENSE --lanes cuda:nf4,cpu:fp32",
+        "python -m inference quality --text LICENSE --model HuggingFaceTB/SmolLM2-135M-Instruct --lanes cuda:nf4,cpu:fp32",
+    ),
+    Usual(
+        "menu (a fine-tune of that one), its own answers", "cpu:nf4 against cpu:fp32", 1497, 0.0283, 0.9820, 1.0279,
+        "python -m inference quality --prompts examples/menu/held_out.jsonl --lanes cpu:nf4,cpu:fp32",
     ),
 )  # fmt: skip
