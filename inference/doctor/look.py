@@ -101,6 +101,7 @@ def _adapter(tuned: Adapter, where: str, settings: Settings, work: Path) -> Seen
         raise adapter.base_is_adapter(tuned)
     if base.folders:
         adapter.check_base(tuned, base.folders[0])
+    adapter.check_shapes(tuned, base.tensors)
     kind = f"adapter {tuned.what} on {base.name} (the base {base.where}), to be merged once"
     folders = (tuned.folder, *base.folders) if base.folders else ()  # a base still in its package brings its tokenizer unseen
     return replace(base, name=tuned.id, kind=kind, where=where, folders=folders, here=None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from inference.cache.cache import Cache
 from inference.cache.made import Made
 from inference.errors import InferenceError
 from inference.sources import files
-from inference.sources.headers import tensors_in
+from inference.sources.headers import Stored, tensors_in
 
 FORMAT = 1  # of what `merge.py` writes
 CONFIG, WEIGHTS = files.ADAPTER
@@ -119,6 +120,18 @@ def check_base(adapter: Adapter, folder: Path) -> None:
             f"{adapter.base}, the base of {adapter.id}, is quantized (quantization_config in its config.json: {method}); an adapter is merged into "
             "full-precision weights. Set BASE_MODEL_ID to the full-precision original."
         )
+
+
+def check_shapes(adapter: Adapter, base: Mapping[str, Stored]) -> None:
+    """Raise InferenceError where a matrix of the adapter is for one of another width than the base's tensor of that name has."""
+    for name, stored in tensors_in(adapter.folder / WEIGHTS).items():
+        module, part, _ = name.removeprefix("base_model.model.").partition(".lora_A.weight")
+        matrix = base.get(f"{module}.weight") if part else None
+        if matrix and len(stored.shape) == len(matrix.shape) == 2 and stored.shape[1] not in matrix.shape:
+            raise InferenceError(
+                f"{adapter.id} does not fit {adapter.base}: it adapts {module} at a width of {stored.shape[1]}, and that one is "
+                f"{matrix.shape[0]} x {matrix.shape[1]}. Set BASE_MODEL_ID to the model that it was trained over."
+            )
 
 
 def base_is_adapter(adapter: Adapter) -> InferenceError:

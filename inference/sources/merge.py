@@ -32,7 +32,7 @@ from inference.errors import InferenceError
 from inference.events import Loading, Report
 from inference.fast import first_line
 from inference.sources import files
-from inference.sources.adapter import CONFIG, WEIGHTS, Adapter
+from inference.sources.adapter import CONFIG, WEIGHTS, Adapter, check_shapes
 from inference.sources.headers import tensors_in, tensors_of
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class _Rounding:
 @torch.no_grad()
 def merge(adapter: Adapter, base: Path, place: Made, report: Report) -> None:
     """Write the adapter merged into the base in folder `base` to `place`, whose lock the caller holds; raises InferenceError."""
-    tensors = tensors_of(base)
+    check_shapes(adapter, tensors := tensors_of(base))
     kept = {name: DTYPES[tensor.dtype] for name, tensor in tensors.items() if tensor.dtype in DTYPES}
     dtype = next(iter(kept.values())) if len(set(kept.values())) == 1 else torch.float32
     needed = dtype.itemsize * sum(tensor.count for tensor in tensors.values()) + (adapter.folder / WEIGHTS).stat().st_size + SPARE_BYTES

@@ -2,17 +2,20 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from gguf import GGMLQuantizationType
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from inference.doctor.judge import judge
+from inference.errors import InferenceError
 from inference.lane import measured
 from inference.lane.lane import Lane
 from inference.models import loading
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
-from inference.sources import hub
+from inference.sources import checkpoints, hub
 from tests.support.adapters import make_adapter
 from tests.support.false_hub import COMMIT, Repository, answers
 from tests.support.four_bit import dequantized
@@ -73,6 +76,18 @@ def test_an_adapter_on_disk_is_judged_over_its_base(settings, tmp_path):
     text, well = said(tuned, settings)
     assert well and "(LORA, rank 4) on" in text and "to be merged once, on this machine in" in text
     assert not list((tmp_path / "cache").rglob("*.safetensors"))
+
+
+def test_an_adapter_of_a_model_of_another_width_is_refused_by_doctor_as_by_the_load(settings, tmp_path):
+    tuned = make_adapter(tmp_path / "tuned", make_checkpoint(tmp_path / "base", "llama"))
+    other = AutoConfig.for_model("llama", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, vocab_size=512)
+    AutoModelForCausalLM.from_config(other).save_pretrained(tmp_path / "other")
+    settings = replace(settings, base_model_id=str(tmp_path / "other"))
+    text, well = said(tuned, settings)
+    assert not well and f"does not fit {tmp_path / 'other'}: it adapts model.layers.0.mlp.down_proj at a width of 128, and that one is 32 x 48" in text
+    with pytest.raises(InferenceError) as refused:
+        checkpoints.find(str(tuned), settings, lambda _: None)
+    assert str(refused.value) in text
 
 
 @pytest.mark.parametrize("name", [SMALL_MODEL, DEFAULT_MODEL])
