@@ -93,7 +93,9 @@ def _base(name: str, config: dict[str, Any], asked: str) -> str:
     """The name of the base: the one asked for, else the one that the adapter's configuration gives."""
     revision = config.get("revision")
     said = config.get("base_model_name_or_path")
-    base = asked or (f"{said}@{revision}" if said and revision and not files.at(str(said)) else said)
+    if said and not files.at(str(said)):  # a Hub id; only that has a revision
+        said = str(said).rstrip("/") + (f"@{revision}" if revision else "")
+    base = asked or said
     if not base:
         raise InferenceError(f"{CONFIG} of {name} does not say which model it adapts. Set BASE_MODEL_ID to it.")
     if base == name:

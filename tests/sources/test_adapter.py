@@ -227,6 +227,7 @@ def changed(adapter, **values):
         ({"base_model_name_or_path": None}, "does not say which model it adapts. Set BASE_MODEL_ID"),
         ({"base_model_name_or_path": "/root/training/gemma"}, "its base /root/training/gemma can't be had. Set BASE_MODEL_ID"),
         ({"base_model_name_or_path": "unsloth/gemma-3-4b-it-unsloth-bnb-4bit"}, r"quantized.*Set BASE_MODEL_ID to the original \(unsloth/gemma-3-4b-it,"),
+        ({"base_model_name_or_path": "unsloth/gemma-3-4b-it-bnb-4bit/", "revision": "main"}, r"the original \(unsloth/gemma-3-4b-it,"),
         ({"peft_type": "XLORA"}, "acts on some tokens only"),
         ({"alora_invocation_tokens": [3]}, "acts on some tokens only"),
         ({"layer_replication": [[0, 2]]}, "uses its base's layers several times"),
