@@ -47,6 +47,8 @@ __all__ = [
 ]
 RAM_MARGIN = machine.GIB // 2
 VRAM_MARGIN = machine.GIB
+FLOATING = ("F64", "F32", "F16", "BF16")
+AGAIN = "Save the model again with save_pretrained, its config.json with it."
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,29 @@ def plan(name: str, config: PretrainedConfig, tensors: Mapping[str, Stored], lan
             f"{name} has {len(whole)} layer{'s' * (len(whole) > 1)} more in its files than its configuration has (the first: {whole[0]}), so it would be loaded as another model. "
             "Correct num_hidden_layers in config.json, or save the model again with save_pretrained."
         )
+    if not quantization_of(config):
+        check_tensors(name, tensors, found)
     return Plan(name, lane, tensors, config, arguments, found, fits.need_of(found, tensors, lane, arguments, ways.may("compact")))
+
+
+def check_tensors(name: str, tensors: Mapping[str, Stored], found: Skeleton) -> None:
+    """Raise InferenceError (Refused) for a tensor that is no values of the parameter it would become: of whole numbers, of another shape, or one of two."""
+    parameters = dict(found.model.named_parameters(remove_duplicate=False))
+    seen: dict[str, str] = {}
+    for key, place in found.places.items():
+        if place not in parameters:
+            continue
+        if tensors[key].dtype not in FLOATING:
+            raise Refused(
+                f"{name} is quantized already: {key} is stored as {tensors[key].dtype}, though config.json doesn't say so. {quantized_already.INSTEAD}"
+            )
+        if not f".{place}".endswith(f".{found.renamed[key]}") and not f".{found.renamed[key]}".endswith(f".{place}"):
+            continue  # it is made into its parameter by more than another name
+        if tensors[key].shape != (wanted := private.stored_shape(found.model, place)):
+            raise InferenceError(f"{name}: {key} has the shape {list(tensors[key].shape)} in its file, and by config.json {list(wanted)}. {AGAIN}")
+        if place in seen:
+            raise InferenceError(f"{name} has {place} twice in its files, as {seen[place]} and as {key}, so it can't be told which is meant. {AGAIN}")
+        seen[place] = key
 
 
 def _read(folder: Path, plan: Plan, ways: FastWays) -> PreTrainedModel:

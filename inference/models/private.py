@@ -151,6 +151,13 @@ def is_odd_rows(module: nn.Module) -> bool:
     return type(module).__name__ == "OddRowsLinear"
 
 
+def stored_shape(model: PreTrainedModel, name: str) -> tuple[int, ...]:
+    """The shape that the parameter `name` has in a file: GPT-2's layers are stored the other way round than the 4-bit ones made of them."""
+    shape = tuple(model.get_parameter(name).shape)
+    source = getattr(model.get_submodule(name.rpartition(".")[0]), "source_cls", None)
+    return shape[::-1] if getattr(source, "__name__", "") == "Conv1D" and name.endswith(".weight") else shape
+
+
 def kept_in_fp32(model: PreTrainedModel, dtype: torch.dtype) -> set[str]:
     """The parameters of `model` that are loaded in FP32 whatever `dtype` is asked for."""
     plan: dict[str, torch.dtype] = getattr(model, "_get_dtype_plan", lambda _: {})(dtype)

@@ -192,3 +192,30 @@ def test_whole_layers_without_a_place_make_it_another_model(tmp_path, lane):
     folder = change_config(make_checkpoint(tmp_path, "llama"), num_hidden_layers=1)
     with pytest.raises(InferenceError, match=r"1 layer more .*the first: model\.layers\.1\b.*num_hidden_layers"):
         load(folder, lane)
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_whole_numbers_in_a_place_of_values_are_a_quantization(tmp_path, lane):
+    """int8 weights whose scales nobody read were labelled "FP32, bfloat16 (exact)"."""
+    name = "model.layers.0.mlp.up_proj.weight"
+    folder = with_more(make_checkpoint(tmp_path), lambda tensors: {name: tensors[name].to(torch.int8), f"{name}_scale": torch.ones(128)})
+    with pytest.raises(Refused, match=rf"quantized already: {name} is stored as I8"):
+        load(folder, lane)
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("change", [lambda tensor: tensor.T.contiguous(), lambda tensor: tensor[:100].clone(), lambda tensor: tensor[0, 0]])
+def test_a_tensor_of_another_shape_is_named_with_both(tmp_path, lane, change):
+    """In 4 bits it was loaded, and failed in its first product."""
+    name = "model.layers.0.mlp.up_proj.weight"
+    folder = with_more(make_checkpoint(tmp_path), lambda tensors: {name: change(tensors[name])})
+    with pytest.raises(InferenceError, match=rf"{name} has the shape \[.*\] in its file, and by config.json \[128, 64\]"):
+        load(folder, lane)
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_one_parameter_under_two_names_is_not_chosen_between(tmp_path, lane):
+    name = "layers.0.mlp.up_proj.weight"
+    folder = with_more(make_checkpoint(tmp_path), lambda tensors: {name: tensors[f"model.{name}"] + 1})
+    with pytest.raises(InferenceError, match=rf"model\.{name} twice in its files"):
+        load(folder, lane)
