@@ -16,7 +16,8 @@ from inference.models.exact import IN_A_FILE
 from inference.sources.headers import Stored
 
 BLOCK = 2**22  # values at a time
-LINE = re.compile(r"^([0-9a-f]+)-[0-9a-f]+ \S+ ([0-9a-f]+) \S+ \d+\s+(/.*)$")
+MAPPING = re.compile(r"^([0-9a-f]+)-[0-9a-f]+ \S+ ([0-9a-f]+) \S+ \d+\s*(.*)$")  # of a file, of something else, or of nothing
+SMAPS = Path("/proc/self/smaps")
 DTYPES = IN_A_FILE | {"F32": torch.float32}
 Mapped = tuple[Path, int, int]  # a file, its address, and from which offset on it is mapped
 Place = tuple[Path, int, int]  # a file, an offset and a length in bytes
@@ -83,12 +84,11 @@ def _blocks_of(stored: Stored) -> Iterator[torch.Tensor]:
 
 def _unwritten(files: set[Path]) -> list[Mapped]:
     """(file, address, offset in the file) of each mapping of `files` of which this process has written no page; none where the system doesn't tell."""
-    maps = Path("/proc/self/smaps")
     named = {str(file.resolve()): file for file in files}
     found: list[Mapped] = []
     here: Mapped | None = None
-    for line in maps.read_text().splitlines() if maps.exists() else []:
-        if mapping := LINE.match(line):
+    for line in SMAPS.read_text().splitlines() if SMAPS.exists() else []:
+        if mapping := MAPPING.match(line):
             here = (named[mapping[3]], int(mapping[1], 16), int(mapping[2], 16)) if mapping[3] in named else None
         elif here and line.split() == ["Anonymous:", "0", "kB"]:
             found.append(here)

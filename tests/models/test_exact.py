@@ -11,7 +11,7 @@ from inference.cpu import products
 from inference.cpu.install import use_kernels
 from inference.errors import InferenceError
 from inference.fast import ALL, FastWays
-from inference.models import exact, loading, private
+from inference.models import exact, loading, private, values
 from inference.sources.at_hand import Checkpoint
 from tests.support.tiny import make_checkpoint
 
@@ -116,3 +116,22 @@ def test_the_label_tells_the_storage_and_the_arithmetic(folder, kernels):
     model.model.norm.weight.data = model.model.norm.weight.data.bfloat16()
     with pytest.raises(InferenceError, match="mixed"):
         loading.describe(model, Checkpoint("tiny", folder), "cpu:fp32", 1)
+
+
+MAPPED = """7f00-7f10 rw-p 00000000 fe:00 21 {file}
+Anonymous: {written} kB
+{beside}
+Anonymous: 0 kB
+"""
+
+
+@pytest.mark.parametrize(
+    "beside", ["7f10-7f20 ---p 00000000 00:00 0", "7f10-7f20 rw-p 00000000 00:00 0      [heap]", "7f10-7f20 r--p 00000000 fe:00 22 /other file"]
+)
+@pytest.mark.parametrize("written", [4, 0])
+def test_what_lies_beside_a_written_file_in_memory_does_not_vouch_for_it(tmp_path, monkeypatch, beside, written):
+    """Memory of no file that followed the file's was taken for it: of a changed matrix "exact" was said, now and then."""
+    file, told = tmp_path / "model.safetensors", tmp_path / "smaps"
+    told.write_text(MAPPED.format(file=file, written=written, beside=beside))
+    monkeypatch.setattr(values, "SMAPS", told)
+    assert values._unwritten({file}) == ([] if written else [(file, 0x7F00, 0)])
