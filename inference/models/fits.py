@@ -54,8 +54,9 @@ def need_of(found: Skeleton, tensors: Mapping[str, Stored], lane: str, arguments
     sources: dict[str, list[Stored]] = {}
     for name, place in found.places.items():
         sources.setdefault(place, []).append(tensors[name])
-    names = {id(parameter): name for name, parameter in model.named_parameters(remove_duplicate=False) if name in sources}
-    kept, most = Counter[str](), 0
+    stored = [(id(parameter), name) for name, parameter in model.named_parameters(remove_duplicate=False) if name in sources]
+    names, copies = dict(stored), Counter(key for key, _ in stored)
+    kept, most, twice = Counter[str](), 0, 0
     fp32 = private.kept_in_fp32(model, dtype)
     for parameter, places, matrix in exact.holders(model):
         name = names.get(id(parameter), "")
@@ -68,10 +69,11 @@ def need_of(found: Skeleton, tensors: Mapping[str, Stored], lane: str, arguments
         if compact and on_cpu and held == torch.float32 and matrix:
             held = _exact(files)
         kept[exact.dtype_name(held)] += parameter.numel() * held.itemsize
+        twice += max(0, copies[id(parameter)] - 1) * parameter.numel() * held.itemsize  # compared with one another, and both kept if they differ
         most = max(most, _while_read(parameter.numel(), files, held, on_cpu))
     for buffer in {id(buffer): buffer for buffer in model.buffers()}.values():
         kept[exact.dtype_name(buffer.dtype)] += buffer.nbytes
-    return Need(kept.total(), kept.total() + most + BESIDE_BYTES * on_cpu, dict(kept))
+    return Need(kept.total(), kept.total() + most + twice + BESIDE_BYTES * on_cpu, dict(kept))
 
 
 def _four_bit(parameter: nn.Parameter, quantization: Any) -> Counter[str]:

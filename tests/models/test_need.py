@@ -116,3 +116,13 @@ def test_a_model_is_refused_by_its_peak(monkeypatch):
     loading.check_fits(fits.Need(2**20, 2**29), "cpu:nf4")
     with pytest.raises(Refused, match=r"needs about 1\.50 GiB and 1\.00 GiB is free"):
         loading.check_fits(fits.Need(2**20, 2**30), "cpu:nf4")
+
+
+def test_a_head_stored_beside_the_embedding_it_is_tied_to_counts_in_the_peak(tmp_path):
+    """A file with a head of its own was loaded untied, as transformers does, and held a third more than it was admitted by."""
+    folder = make_kind(tmp_path, "llama, tied")
+    before = need(folder, "cpu:nf4")
+    tensors = load_file(folder / "model.safetensors")
+    save_file(tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"] + 1}, folder / "model.safetensors", {"format": "pt"})
+    held = sum(loading.held(load(folder, "cpu:nf4")).values())
+    assert need(folder, "cpu:nf4").peak_bytes - before.peak_bytes == 512 * 64 * 2 == pytest.approx(held - before.weights_bytes, rel=0.05)
