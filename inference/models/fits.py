@@ -22,7 +22,7 @@ from inference.models.skeleton import Skeleton, skeleton
 from inference.models.weights import exact_dtype_in
 from inference.sources.headers import Stored
 
-WORK_PER_VALUE = 18  # bytes that bitsandbytes takes beside a matrix while it quantizes it on the CPU: FP32 copies, one made of the other
+WORK_PER_VALUE = 10  # bytes that bitsandbytes takes beside an FP32 matrix while it quantizes it on the CPU; of another it makes an FP32 copy first
 BLOCK = 64  # bitsandbytes' own, where it names none
 NESTED_BLOCK = 256  # scales quantized themselves share a scale in blocks of so many
 CODE_BYTES, NESTED_CODE_BYTES = 16 * 4, 256 * 4
@@ -56,7 +56,7 @@ def need_of(found: Skeleton, tensors: Mapping[str, Stored], lane: str, arguments
         sources.setdefault(place, []).append(tensors[name])
     stored = [(id(parameter), name) for name, parameter in model.named_parameters(remove_duplicate=False) if name in sources]
     names, copies = dict(stored), Counter(key for key, _ in stored)
-    kept, most, twice = Counter[str](), 0, 0
+    kept, most, twice, mapped = Counter[str](), 0, 0, 0
     fp32 = private.kept_in_fp32(model, dtype)
     for parameter, places, matrix in exact.holders(model):
         name = names.get(id(parameter), "")
@@ -70,10 +70,13 @@ def need_of(found: Skeleton, tensors: Mapping[str, Stored], lane: str, arguments
             held = _exact(files)
         kept[exact.dtype_name(held)] += parameter.numel() * held.itemsize
         twice += max(0, copies[id(parameter)] - 1) * parameter.numel() * held.itemsize  # compared with one another, and both kept if they differ
-        most = max(most, _while_read(parameter.numel(), files, held, on_cpu))
+        most = max(most, reading := _while_read(parameter.numel(), files, held, on_cpu))
+        mapped += parameter.numel() * held.itemsize * (on_cpu and bool(files) and not reading)
     for buffer in {id(buffer): buffer for buffer in model.buffers()}.values():
         kept[exact.dtype_name(buffer.dtype)] += buffer.nbytes
-    return Need(kept.total(), kept.total() + most + twice + BESIDE_BYTES * on_cpu, dict(kept))
+    # what stays in the file's own pages takes memory only once it is used, which is after the last matrix was worked on
+    peak = kept.total() + max(0, most - mapped) + twice + BESIDE_BYTES * on_cpu
+    return Need(kept.total(), peak, dict(kept))
 
 
 def _four_bit(parameter: nn.Parameter, quantization: Any) -> Counter[str]:
@@ -97,7 +100,8 @@ def _while_quantized(count: int, files: Sequence[Stored], dtype: torch.dtype, on
     if sum(stored.count for stored in files) != count:  # it is in 4 bits already
         return 0
     converted = sum(stored.bytes for stored in files if exact.IN_A_FILE.get(stored.dtype, torch.float32) != dtype)
-    return converted * on_cpu + count * (dtype.itemsize + WORK_PER_VALUE * on_cpu)
+    work = WORK_PER_VALUE + (0 if dtype == torch.float32 else torch.float32.itemsize)
+    return converted * on_cpu + count * (dtype.itemsize + work * on_cpu)
 
 
 def _while_read(count: int, files: Sequence[Stored], held: torch.dtype, on_cpu: bool) -> int:

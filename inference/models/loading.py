@@ -112,6 +112,9 @@ def _plan(folder: Path, lane: str, ways: FastWays, name: str) -> Plan:
 def plan(name: str, config: PretrainedConfig, tensors: Mapping[str, Stored], lane: str, ways: FastWays) -> Plan:
     """What would be loaded, from configuration and headers alone; raises InferenceError (Refused) where the label would not be true of it."""
     quantized_already.check(config, tensors, lane, name)
+    layers = getattr(config.get_text_config(), "num_hidden_layers", None) or 0
+    if layers > len(tensors):  # said before so many are made
+        raise InferenceError(f"{name} has {len(tensors)} tensors in its files and {layers} layers by its config.json. Correct num_hidden_layers there.")
     arguments = arguments_for(config, lane)
     if ways.may("compact") and arguments["dtype"] != torch.float32:
         ways.refuse("compact", "this lane keeps 16-bit values as they are")

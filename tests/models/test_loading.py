@@ -219,3 +219,9 @@ def test_one_parameter_under_two_names_is_not_chosen_between(tmp_path, lane):
     folder = with_more(make_checkpoint(tmp_path), lambda tensors: {name: tensors[f"model.{name}"] + 1})
     with pytest.raises(InferenceError, match=rf"model\.{name} twice in its files"):
         load(folder, lane)
+
+
+def test_more_layers_than_tensors_are_refused_before_they_are_made(tmp_path):
+    folder = change_config(make_checkpoint(tmp_path, "llama"), num_hidden_layers=10**7)
+    with pytest.raises(InferenceError, match=r"tensors in its files and 10000000 layers by its config\.json"):
+        load(folder, "cpu:fp32")
