@@ -1,8 +1,10 @@
 """What a checkpoint's files say before its weights are read: refused in a sentence, or named where nothing follows it."""
 
+import io
 import json
 
 import pytest
+import sentencepiece
 from transformers import GenerationConfig
 
 from inference.errors import InferenceError
@@ -14,7 +16,7 @@ from inference.lane.source import Source
 from inference.score_events import ScoreRequest
 from inference.settings import Settings
 from tests.support.real import answer, loaded_lane
-from tests.support.tiny import make_checkpoint, make_tokenizer
+from tests.support.tiny import TEXTS, make_checkpoint, make_tokenizer
 
 LANES = ("cpu:fp32", "cpu:nf4")
 
@@ -100,13 +102,31 @@ def test_a_file_that_is_cut_is_named(folder, name, part, words):
 
 def test_a_tokenizer_model_alone_names_the_packages_that_read_it(folder, monkeypatch):
     """Another package was named once, which does not read it either."""
+
+    def without_packages(*_, **__):
+        raise ImportError("tiktoken is required to read a `tiktoken` file")
+
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (folder / file).unlink()
     (folder / "tokenizer.model").write_bytes(b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02")
-    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
+    monkeypatch.setattr(tokens.AutoTokenizer, "from_pretrained", without_packages)
     monkeypatch.setattr(tokens, "is_sentencepiece_available", lambda: False)
     monkeypatch.setattr(tokens, "is_protobuf_available", lambda: False)
     assert "tokenizer.model only" in refusal(folder) and "pip install sentencepiece protobuf" in refusal(folder)
+
+
+def test_the_ids_of_a_tokenizer_model_alone_are_sentencepiece_s(folder):
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS * 20), model_writer=written, vocab_size=300, model_type="bpe", byte_fallback=True, minloglevel=2, hard_vocab_limit=False
+    )
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.model").write_bytes(written.getvalue())
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
+    found, itself = source_of(folder), sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+    found.read(lambda _: None)
+    for text in (*TEXTS[:2], "two drinks 12 é"):
+        assert found.encode(Request(text, format="raw")).ids == itself.encode(text)
 
 
 # ---- ids that the model has no row for
