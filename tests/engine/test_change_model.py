@@ -12,35 +12,9 @@ from inference.series.prompts import Prompt
 from inference.series.series import Series
 from inference.settings import Settings
 from tests.support import fakes
+from tests.support.changes import FIRST, OTHER, change_to, refused
 from tests.support.fakes import FakeProcess, Stage, last, runs
 from tests.support.until import until
-
-FIRST, OTHER = Settings().model_id, "you/other"
-
-
-@pytest.fixture
-def slow_end(loaded, monkeypatch):
-    """`loaded`, with a change to OTHER in a thread whose processes before are not gone until `let_go` is set."""
-    loaded.let_go = threading.Event()
-    monkeypatch.setattr(FakeProcess, "close", lambda self, timeout_s=2.0: loaded.let_go.wait(10))
-    thread = threading.Thread(target=loaded.engine.change_model, args=(OTHER,), daemon=True)
-    thread.start()
-    until(lambda: loaded.engine.model().phase == "ending", what="the old processes being ended")
-    yield loaded
-    loaded.let_go.set()
-    thread.join(5)
-
-
-def refused(stage: Stage, words: str) -> bool:
-    with pytest.raises(InferenceError, match=words):
-        stage.engine.change_model(OTHER)
-    return stage.engine.model().name == FIRST
-
-
-def change_to(stage: Stage, name: str = OTHER) -> None:
-    stage.engine.change_model(name)
-    stage.lanes["auto:nf4"].ready()
-
 
 # ---- the change
 
@@ -237,71 +211,3 @@ def test_once_the_page_is_shut_down_it_is_refused_and_a_change_under_way_starts_
     assert slow_end.starts == ["auto:nf4"]
     with pytest.raises(InferenceError, match="shutting down"):
         slow_end.ask()
-
-
-# ---- cancelled, and failed
-
-
-def test_a_cancel_ends_the_new_processes_and_goes_back_to_the_model_before(loaded):
-    loaded.engine.change_model(OTHER)
-    new = loaded.lanes["auto:nf4"]
-    new.emit(Loading("downloading", 10, 100, "bytes"))
-    loaded.engine.cancel_change()
-    assert new.closed and loaded.started_with == Settings()
-    model = loaded.engine.model()
-    assert (model.name, model.number, model.phase, model.other) == (FIRST, 0, "cancelled", OTHER)
-    loaded.lanes["auto:nf4"].ready()
-    assert loaded.state("auto:nf4") == "ready"
-    change_to(loaded)
-    loaded.engine.change_model("you/third")
-    loaded.engine.cancel_change()
-    assert (loaded.engine.model().name, loaded.engine.model().number) == (OTHER, 2)
-
-
-def test_a_load_that_a_prompt_waits_for_is_not_cancelled_until_that_is_stopped(loaded):
-    loaded.engine.change_model(OTHER)
-    comparison = loaded.ask()
-    with pytest.raises(InferenceError, match="2 runs under way or waiting"):
-        loaded.engine.cancel_change()
-    for run in comparison.runs.values():
-        loaded.engine.stop(run.id)
-    loaded.engine.cancel_change()
-    assert loaded.engine.model().name == FIRST
-
-
-@pytest.mark.parametrize("then", ["at rest", "loaded", "while the old ones are ended"])
-def test_where_nothing_is_loaded_there_is_nothing_to_cancel(loaded, then, request):
-    if then == "loaded":
-        change_to(loaded)
-    elif then != "at rest":
-        request.getfixturevalue("slow_end")
-    before = loaded.engine.model()
-    with pytest.raises(InferenceError, match="nothing to cancel"):
-        loaded.engine.cancel_change()
-    assert loaded.engine.model() == before
-
-
-@pytest.mark.parametrize("how", ["failed", "refused", "dead"])
-def test_a_model_that_can_not_be_loaded_stays_with_its_reason_and_the_one_before_can_be_chosen(loaded, how):
-    loaded.engine.change_model(OTHER)
-    loaded.lanes["auto:nf4"].hello()
-    if how == "dead":
-        for _ in range(3):
-            loaded.lanes["auto:nf4"].exit(1)
-    else:
-        loaded.lanes["auto:nf4"].emit(Failed(None, "It needs 30 GiB.", how == "refused"))
-    model, lane = loaded.engine.model(), loaded.engine.status()[0]
-    assert (model.name, model.phase, model.other) == (OTHER, "failed", FIRST) and lane.reason
-    loaded.engine.change_model("you/third")
-    loaded.engine.cancel_change()
-    assert loaded.engine.model().name == FIRST, "a cancel goes back to the last model that could be loaded"
-
-
-def test_a_failed_model_that_is_loaded_by_another_try_is_kept(loaded):
-    loaded.engine.change_model(OTHER)
-    loaded.lanes["auto:nf4"].hello()
-    loaded.lanes["auto:nf4"].emit(Failed(None, "The download broke off."))
-    assert loaded.engine.model().phase == "failed"
-    loaded.engine.retry("auto:nf4")
-    loaded.lanes["auto:nf4"].loaded()
-    assert (loaded.engine.model().phase, loaded.engine.model().other) == ("kept", "")

@@ -18,8 +18,8 @@ from inference.cache import manifest
 from inference.errors import InferenceError
 from inference.events import Request
 from inference.settings import Settings
-from inference.sources import checkpoints
 from inference.sources.formats import parsed_once
+from tests.support.adapters import find
 from tests.support.gguf_file import write_gguf
 from tests.support.real import answer, loaded_lane
 from tests.support.tiny import make_checkpoint
@@ -28,15 +28,6 @@ from tests.support.tiny import make_checkpoint
 @pytest.fixture
 def folder(tmp_path):
     return make_checkpoint(tmp_path / "m", "llama")
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return Settings(cache_dir=str(tmp_path / "cache"))
-
-
-def find(name, settings):
-    return checkpoints.find(str(name), settings, lambda _: None)
 
 
 def weights(folder):
