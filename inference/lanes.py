@@ -80,3 +80,14 @@ def lane_title(precision: str, device: str) -> str:
 def short_title(precision: str, device: str) -> str:
     """A lane as a heading or in a chart: "4-bit NF4 · GPU"; a `device` with a name of its own is given by that."""
     return f"{precision_words(precision)} · {DEVICES.get(device, device)}"
+
+
+def plain_title(precision: str) -> str:
+    """A lane's precision as a heading for everybody: "4-bit (NF4)", "Full precision (FP32)"."""
+    words = {"fp32": "Full precision", "bf16": "Half precision", "fp16": "Half precision"}.get(precision.lower(), short_word(precision))
+    return f"{words} ({precision.upper()})" if precision else words
+
+
+def short_word(precision: str) -> str:
+    """A lane's precision in one word: "4-bit", "FP32"."""
+    return "4-bit" if precision.lower() in FOUR_BIT else precision.upper() or "unknown"

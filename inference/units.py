@@ -44,6 +44,11 @@ def count(n: int, what: str = "token") -> str:
 
 def times(ratio: float, more: str, less: str, same: str = "about the same") -> str:
     """A ratio in words, with its number: "2.0 times faster", "about the same, 0.98 times"."""
-    if 0.95 <= ratio <= 1.05:
+    if same_size(ratio):
         return f"{same}, {ratio:.2f} times"
     return f"{ratio:.1f} times {more}" if ratio > 1 else f"{1 / ratio:.1f} times {less}"
+
+
+def same_size(ratio: float) -> bool:
+    """Whether two numbers of this ratio are told as a tie."""
+    return 0.95 <= ratio <= 1.05

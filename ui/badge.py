@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 
+from inference.lanes import LaneName
 from inference.units import seconds
 
 NOT_YET = "–"
@@ -36,3 +37,11 @@ def chips(facts: list[tuple[str, str]], marks: list[str]) -> str:
     pairs = "".join(f'<li><span class="label">{escape(label)}</span> {escape(value)}</li>' for label, value in facts)
     flags = "".join(f'<li class="mark">{escape(mark)}</li>' for mark in marks)
     return f'<ul class="chips">{pairs}{flags}</ul>'
+
+
+def colour(lane: str) -> str:
+    """The class that gives a lane its colour, wherever it is drawn (`looks/colours.css`): "of-4bit", "of-fp32", "of-bf16"; the second 4-bit lane has one of its own."""
+    name = LaneName.parse(lane)
+    if name.four_bit:
+        return "of-4bit-cpu" if name.on_cpu else "of-4bit"
+    return f"of-{name.precision}"

@@ -18,7 +18,7 @@ from inference.engine.engine import Engine
 from inference.lanes import LaneName, precision_words
 from inference.settings import Settings
 from inference.status import LaneStatus
-from ui import private, render
+from ui import looks, private, render
 from ui.api import compare_endpoint
 from ui.fork import BUTTON, ForkViewer
 from ui.handlers import LOOK_S, Page
@@ -117,7 +117,8 @@ def launch_options(settings: Settings) -> dict[str, Any]:
     """What `demo.launch` needs for this page: looks, limits, address; run history off, so prompts stay out of localStorage."""
     return {
         "theme": gr.themes.Default(primary_hue="indigo", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=MONO_FONTS, radius_size="md"),
-        "css_paths": [ROOT / "ui" / name for name in ("style.css", "lane.css", "fork.css", "figures.css")],
+        "css_paths": looks.css_paths(),
+        "head": looks.scripts(),
         "footer_links": ["api"],
         "run_history": False,
         "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 5 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from inference.record import grid, reproduce
 from inference.record.grid import escape
 from inference.record.model import Record
-from inference.record.summary import summary_lines
 from inference.record.table import table_rows, titles
+from inference.record.verdict import summary_lines
 
 
 def markdown_table(record: Record) -> str:

@@ -17,8 +17,7 @@ from inference.record.model import LaneRecord, Record, RunRecord
 from inference.record.quality import figure_rows
 from inference.record.reproduce import load_call
 from inference.record.scores import NoQuality
-from inference.record.summary import summary_lines
-from inference.record.verdict import REFERENCE
+from inference.record.verdict import REFERENCE, summary_lines
 from inference.units import UNKNOWN, count, rate, seconds, size
 
 MOST_KEPT = 6  # parts of a 4-bit lane that are named in its cell

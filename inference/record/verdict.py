@@ -1,7 +1,8 @@
-"""The lanes of a record against its reference lane: ratios, effects, where the answers part, and the sentence that tells it.
+"""The lanes of a record against its reference lane: ratios, effects, where the answers part, the sentence that tells it, and the summary.
 
 A ratio is other / reference, the reference being the FP32 lane on the CPU; only runs that came to their end count, by themselves
-or at the token limit, and which of the two is told. In: the record's lanes. Out: its `verdict`, and words.
+or at the token limit, and which of the two is told. Device effect and precision effect are kept apart where the bridge lane was
+measured; without it no figure is credited to the quantization alone. In: the record's lanes. Out: its `verdict`, and words.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ IT_TAKES = f"it takes two answers that were neither stopped nor failed, one of t
 # what the two effects are the ratio of, in decode: only one thing changes in each
 DEVICE_EFFECT = (str(names.CUDA_BF16), REFERENCE)
 PRECISION_EFFECT = (str(names.CUDA_NF4), str(names.CUDA_BF16))
+Lines = list[tuple[str, str]]
 
 
 def verdict(lanes: Mapping[str, LaneRecord]) -> Verdict:
@@ -112,3 +114,36 @@ def _cut(record: Record) -> str:
     if len(cut) < len(runs):
         return f" The answer of {' and that of '.join(cut)} {'was' if len(cut) == 1 else 'were'} {limit}."
     return f" {'Both' if len(cut) == 2 else 'All'} were {limit}."
+
+
+def summary_lines(record: Record) -> Lines:
+    """(what, words with numbers) pairs; one pair that says why, where nothing may be compared."""
+    lines: Lines = []
+    if not record.verdict.pairs:
+        lines.append(("Summary", f"no ratios: {IT_TAKES}"))
+    for pair in record.verdict.pairs:
+        other, reference = record.lanes[pair.other], record.lanes[pair.reference]
+        lines.append(("Compared", f"{other.title()} with {reference.title()}"))
+        lines += [(figure.title, words) for figure in FIGURES if (words := figure.compared(other, reference))]
+    return lines + _effects(record) + _lengths(record)
+
+
+def _effects(record: Record) -> Lines:
+    verdict, lanes = record.verdict, record.lanes
+    lines: Lines = []
+    for title, known, (top, bottom) in (
+        ("Device effect", verdict.device_effect, DEVICE_EFFECT),
+        ("Precision effect", verdict.precision_effect, PRECISION_EFFECT),
+    ):
+        if known is not None:
+            lines.append((title, f"{SPEED.compared(lanes[top], lanes[bottom])}, decode of {top} against {bottom}"))
+    if not lines and len({lane.device for lane in lanes.values() if lane.n}) > 1:
+        lines.append(("Effects", "device and precision differ at once; name the lane cuda:bf16 as well (--lanes) to get them apart"))
+    return lines
+
+
+def _lengths(record: Record) -> Lines:
+    counts = {name: lane.ended_runs[-1].new_tokens for name, lane in record.lanes.items() if lane.n}
+    if len(set(counts.values())) < 2:
+        return []
+    return [("Lengths differ", "the totals are of " + ", ".join(f"{n} tokens ({name})" for name, n in counts.items()))]

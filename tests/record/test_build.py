@@ -12,9 +12,8 @@ from inference.record.build import build_record
 from inference.record.export import to_csv, to_json
 from inference.record.markdown import markdown
 from inference.record.missing import what_happened
-from inference.record.summary import summary_lines
 from inference.record.table import table_rows, text_table
-from inference.record.verdict import verdict_text
+from inference.record.verdict import summary_lines, verdict_text
 from inference.series.table import prompt_cells
 from tests.support.records import ended, record_of, status
 

@@ -17,8 +17,8 @@ from inference.record.figures import FIGURES, OF_A_RUN, TOKENS
 from inference.record.markdown import markdown
 from inference.record.model import Pair, Row, RunFigures, RunRecord
 from inference.record.scores import Answers, Choice, Figures, Fork, NoQuality, PromptFork, Quality, Unanswered
-from inference.record.summary import summary_lines
 from inference.record.table import text_table
+from inference.record.verdict import summary_lines
 from tests.support.records import ended, status
 from ui import charts
 from ui.history import side_by_side

@@ -21,8 +21,8 @@ from inference.record.grid import escape
 from inference.record.markdown import fenced, markdown
 from inference.record.missing import why
 from inference.record.reproduce import command, load_call, script
-from inference.record.summary import summary_lines
 from inference.record.table import table_rows, text_table
+from inference.record.verdict import summary_lines
 from inference.timing import Timings
 from tests.support.records import ended, record_of, status
 

@@ -1,0 +1,174 @@
+"""The record -> who won, in three or four short facts; for more than two lanes, the lanes in order of speed.
+
+What the page shows above the answers, a command prints first and the visitor copies. In: a record. Out: facts with the winner's lane, a tie
+called a tie, and the caveat that goes with them. A ratio is always told from the winner's side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inference.lanes import short_word
+from inference.record.figures import FIRST_TOKEN, SPEED, WEIGHTS, Figure
+from inference.record.missing import why
+from inference.record.model import LaneRecord, Pair, Record, RunRecord
+from inference.units import UNKNOWN, same_size
+
+LONGEST_WORD = 40  # characters; a longer run of signs without a space is no word, but a script that has no spaces
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of the scoreboard. `winner`: the lane's name, None where there is none; `numbers`: both measured values, empty where there are none."""
+
+    title: str
+    words: str
+    winner: str | None = None
+    numbers: str = ""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One lane among several, as words: its place is its place in the list."""
+
+    lane: str
+    title: str
+    speed: str
+    first_token: str
+    weights: str
+    answer: str
+
+
+TITLES = ("Writing speed", "First word", "Size", "Answers")
+_WON = {SPEED.key: "writes {} faster", FIRST_TOKEN.key: "starts {} sooner", WEIGHTS.key: "is {} smaller"}
+_TIED = {SPEED.key: "Equally fast", FIRST_TOKEN.key: "Equally soon", WEIGHTS.key: "The same size"}
+_FIGURES = (SPEED, FIRST_TOKEN, WEIGHTS)
+
+
+def factor(ratio: float) -> str:
+    """How many times, from the larger side: "1.3×", "26×"."""
+    more = max(ratio, 1 / ratio)
+    return f"{more:.1f}×" if more < 9.95 else f"{more:.0f}×"
+
+
+def facts(record: Record) -> tuple[Fact, ...]:
+    """The scoreboard of two lanes; empty where the record has another number of pairs than one (`standings`, `no_winner`)."""
+    if len(record.verdict.pairs) != 1:
+        return ()
+    pair = record.verdict.pairs[0]
+    told = (_fact(title, figure, record, pair) for title, figure in zip(TITLES, _FIGURES, strict=False))
+    return (*told, Fact(TITLES[-1], answers(record, pair)))
+
+
+def _fact(title: str, figure: Figure, record: Record, pair: Pair) -> Fact:
+    other, reference = record.lanes[pair.other], record.lanes[pair.reference]
+    ratio = figure.ratio(other, reference)
+    if not ratio:
+        lane = other if not figure.read(other) else reference
+        return Fact(title, f"{UNKNOWN}: {why(lane, figure.key)}")
+    numbers = figure.numbers(other, reference)
+    if same_size(ratio):
+        return Fact(title, _TIED[figure.key], None, numbers)
+    won, lost = (pair.other, pair.reference) if (ratio > 1) == figure.more_is_better else (pair.reference, pair.other)
+    return Fact(title, f"{name(record, won)} {_WON[figure.key].format(factor(ratio))}", won, figure.numbers(record.lanes[won], record.lanes[lost]))
+
+
+def name(record: Record, lane: str) -> str:
+    """A lane in as few words as tell it from the others: "4-bit", "FP32", and with its device where two are of one precision."""
+    found = record.lanes[lane]
+    alike = sum(short_word(each.precision or "") == short_word(found.precision or "") for each in record.lanes.values()) > 1
+    return found.title(lane) if alike or not found.precision else short_word(found.precision)
+
+
+def answers(record: Record, pair: Pair) -> str:
+    """Whether the two answers are the same, and if not, from which word on they differ."""
+    runs = [_answer(record, lane) for lane in (pair.reference, pair.other)]
+    if pair.first_divergence is None:
+        return "The same so far" if any(run.finish_reason == "length" for run in runs) else "The same, word for word"
+    left, right = (run.text for run in runs)
+    if left == right:
+        return "The same words, other tokens"
+    place = first_different_word(left, right)
+    return f"Differ from token {pair.first_divergence + 1}" if place is None else f"Differ from word {place}"
+
+
+def _answer(record: Record, lane: str) -> RunRecord:
+    return record.lanes[lane].ended_runs[-1]
+
+
+def first_different_word(left: str, right: str) -> int | None:
+    """The place, from 1, of the first word that differs; None where they are the same, or in a script that has no spaces between words."""
+    words = left.split(), right.split()
+    if words[0] == words[1] or any(len(word) > LONGEST_WORD for side in words for word in side):
+        return None
+    same = next((i for i, (a, b) in enumerate(zip(*words, strict=False)) if a != b), min(map(len, words)))
+    return same + 1
+
+
+def no_winner(record: Record) -> str:
+    """Why nothing is held against anything, in one sentence; empty where something is."""
+    if record.verdict.pairs:
+        return ""
+    ended = [lane for lane, each in record.lanes.items() if each.n]
+    if len(ended) > 1:
+        return "No winner: the lane that all are held against (FP32 on the CPU) has no whole answer."
+    how = [f"{name(record, lane)} {_how(each)}" for lane, each in record.lanes.items() if not each.n]
+    return f"No winner: {' and '.join(how)}." if how else "No winner: it takes two lanes."
+
+
+def _how(lane: LaneRecord) -> str:
+    run = lane.shown_run
+    return "was not run" if run is None else "was stopped" if run.finish_reason == "stopped" else "failed"
+
+
+def caveat(record: Record) -> str:
+    """What must be said beside the facts, in a sentence or two."""
+    lanes = [record.lanes[lane] for lane in dict.fromkeys(lane for pair in record.verdict.pairs for lane in (pair.other, pair.reference))]
+    if not lanes:
+        return ""
+    one_device = len({lane.device for lane in lanes}) == 1
+    parts = ["Both ran on the same device: only the precision differs."] if one_device and len(lanes) == 2 else []
+    if not one_device:
+        parts.append("Device and precision differ at once: the speed is not the quantization's doing alone.")
+    runs = [lane.ended_runs[-1] for lane in lanes]
+    if any(run.finish_reason == "length" for run in runs):
+        parts.append(f"Cut at {record.request.max_new_tokens} tokens.")
+    if any(run.alone is False for run in runs):
+        parts.append("Other runs went on beside, which slows.")
+    if all(lane.n == 1 for lane in lanes):
+        parts.append("One run each: times vary from run to run.")
+    return " ".join(parts)
+
+
+def standings(record: Record) -> tuple[Standing, ...]:
+    """Every lane, the fastest writer first, those without a speed last; for more than two lanes."""
+    order = sorted(record.lanes, key=lambda lane: -(SPEED.read(record.lanes[lane]) or 0))
+    return tuple(_standing(record, lane) for lane in order)
+
+
+def _standing(record: Record, lane: str) -> Standing:
+    found = record.lanes[lane]
+    pair = next((pair for pair in record.verdict.pairs if pair.other == lane), None)
+    if pair:
+        told = answers(record, pair)
+    elif found.n:
+        told = "the reference" if any(pair.reference == lane for pair in record.verdict.pairs) else "no reference"
+    else:
+        told = _how(found)
+    speed, first_token, weights = (figure.words(figure.read(found)) for figure in _FIGURES)
+    return Standing(lane, found.title(lane), speed, first_token, weights, told)
+
+
+def as_text(record: Record) -> list[str]:
+    """The scoreboard in lines, as a command prints it and a visitor copies it."""
+    if told := facts(record):
+        width = max(len(fact.title) for fact in told)
+        lines = [f"{fact.title.ljust(width)}  {fact.words}{f' ({fact.numbers})' if fact.numbers else ''}" for fact in told]
+    elif record.verdict.pairs:
+        lines = [
+            f"{place}. {each.title}: {each.speed}, first word {each.first_token}, {each.weights}, answer: {each.answer}"
+            for place, each in enumerate(standings(record), 1)
+        ]
+    else:
+        lines = [no_winner(record)]
+    return [*lines, *filter(None, [caveat(record)])]

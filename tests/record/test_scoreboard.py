@@ -1,0 +1,86 @@
+"""The scoreboard: who won, from the winner's side; a tie is a tie; what was not measured has no winner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from inference.record.scoreboard import as_text, caveat, factor, facts, first_different_word, no_winner, standings
+from tests.support.records import ended, record_of
+
+
+def words(record):
+    return {fact.title: (fact.words, fact.winner) for fact in facts(record)}
+
+
+def test_each_fact_is_told_from_the_winners_side():
+    record = record_of(cuda_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)])
+    assert words(record)["Writing speed"] == ("4-bit writes 4.0× faster", "cuda:nf4")
+    record = record_of(cuda_nf4=[ended(5.0)], cpu_fp32=[ended(20.0)])
+    assert words(record)["Writing speed"] == ("FP32 writes 4.0× faster", "cpu:fp32")
+    assert facts(record)[0].numbers == "20.0 tok/s against 5.00 tok/s", "the winner's number first"
+
+
+def test_a_tie_has_no_winner():
+    found = words(record_of(cuda_nf4=[ended(10.2)], cpu_fp32=[ended(10.0)]))
+    assert found["Writing speed"] == ("Equally fast", None) and found["First word"] == ("Equally soon", None)
+
+
+def test_equal_answers_are_the_same_and_cut_ones_so_far():
+    assert words(record_of(cuda_nf4=[ended(9.0)], cpu_fp32=[ended(9.0)]))["Answers"][0] == "The same, word for word"
+    assert words(record_of(cuda_nf4=[ended(9.0, reason="length")], cpu_fp32=[ended(9.0)]))["Answers"][0] == "The same so far"
+
+
+def with_text(progress, text):
+    return replace(progress, text=text, done=replace(progress.done, text=text))
+
+
+def test_answers_that_part_say_from_which_word():
+    left, right = with_text(ended(9.0, ids=(1, 2)), "a cup of tea"), with_text(ended(9.0, ids=(1, 3)), "a cup with tea")
+    assert words(record_of(cuda_nf4=[left], cpu_fp32=[right]))["Answers"][0] == "Differ from word 3"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "place"),
+    [("a b", "a b", None), ("a b", "a c", 2), ("a b", "a", 2), ("", "a", 1), ("好" * 50, "好" * 49 + "坏", None), ("a  b", "a b c", 3)],
+)
+def test_the_first_different_word(left, right, place):
+    assert first_different_word(left, right) == place
+
+
+def test_a_script_without_spaces_is_counted_in_tokens():
+    left, right = with_text(ended(9.0, ids=(1, 2)), "好" * 50), with_text(ended(9.0, ids=(1, 3)), "坏" * 50)
+    assert words(record_of(cuda_nf4=[left], cpu_fp32=[right]))["Answers"][0] == "Differ from token 2"
+
+
+def test_a_stopped_lane_has_no_winner_and_is_named():
+    record = record_of(cuda_nf4=[ended(9.0)], cpu_fp32=[ended(9.0, reason="stopped")])
+    assert facts(record) == () and no_winner(record) == "No winner: FP32 was stopped."
+    assert as_text(record) == ["No winner: FP32 was stopped."]
+
+
+def test_two_things_that_changed_at_once_are_said():
+    assert "Device and precision differ at once" in caveat(record_of(cuda_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)]))
+    alike = caveat(record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)]))
+    assert alike.startswith("Both ran on the same device") and "One run each" in alike
+    assert "One run each" not in caveat(record_of(cpu_nf4=[ended(20.0)] * 3, cpu_fp32=[ended(5.0)] * 3))
+
+
+def test_more_lanes_stand_in_order_of_speed():
+    record = record_of(cpu_fp32=[ended(5.0)], cuda_nf4=[ended(20.0)], cpu_nf4=[ended(9.0)])
+    assert [each.lane for each in standings(record)] == ["cuda:nf4", "cpu:nf4", "cpu:fp32"]
+    assert standings(record)[-1].answer == "the reference" and facts(record) == ()
+    assert as_text(record)[0].startswith("1. 4-bit NF4 on the GPU: 20.0 tok/s")
+
+
+def test_a_figure_that_is_unknown_says_why():
+    record = record_of(cuda_nf4=[ended(9.0, ids=(1,))], cpu_fp32=[ended(9.0)])
+    lane = record.lanes["cuda:nf4"]
+    record = replace(record, lanes={**record.lanes, "cuda:nf4": replace(lane, median=replace(lane.median, decode_tps=None))})
+    assert words(record)["Writing speed"] == ("n/a: it takes two tokens", None)
+
+
+@pytest.mark.parametrize(("ratio", "said"), [(4.0, "4.0×"), (0.25, "4.0×"), (26.2, "26×"), (9.94, "9.9×"), (9.96, "10×")])
+def test_a_factor_is_told_from_the_larger_side(ratio, said):
+    assert factor(ratio) == said
