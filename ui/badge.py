@@ -8,6 +8,7 @@ tiles and chips made of them. Knows nothing of lanes or events. Every text is wr
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 
 from inference.lanes import LaneName
 from inference.units import seconds
@@ -39,9 +40,9 @@ def chips(facts: list[tuple[str, str]], marks: list[str]) -> str:
     return f'<ul class="chips">{pairs}{flags}</ul>'
 
 
-def colour(lane: str) -> str:
-    """The class that gives a lane its colour, wherever it is drawn (`looks/colours.css`): "of-4bit", "of-fp32", "of-bf16"; the second 4-bit lane has one of its own."""
+def colour(lane: str, among: Iterable[str]) -> str:
+    """The class that gives a lane `among` those shown its colour, wherever it is drawn (`looks/colours.css`): "of-4bit", "of-fp32", "of-bf16"; a second 4-bit lane has one of its own."""
     name = LaneName.parse(lane)
     if name.four_bit:
-        return "of-4bit-cpu" if name.on_cpu else "of-4bit"
+        return "of-4bit-cpu" if name.on_cpu and any(LaneName.parse(other).four_bit for other in among if other != lane) else "of-4bit"
     return f"of-{name.precision}"
