@@ -1,7 +1,6 @@
 """Figures -> words and badges, as HTML that is safe inside `gr.HTML`.
 
-In: numbers in seconds, bytes and tokens per second, or None. Out: "35 ms", "98.3 tok/s", "3.15 GiB", "n/a", and
-tiles and chips made of them. Knows nothing of lanes or events. Every text is written as HTML entities, because
+In: figures in words. Out: tiles made of them, a label that opens its definition, a lane's colour. Knows no event. Every text is written as HTML entities, because
 `gr.HTML` may read a dollar sign with braces as JavaScript.
 """
 
@@ -14,12 +13,21 @@ from inference.lanes import LaneName
 from inference.units import seconds
 
 NOT_YET = "–"
+# a figure's label -> its definition's name
+DEFINED = {
+    "First word": "ttft", "Speed": "speed", "Writing speed": "speed", "Total": "total", "Size": "size", "Memory": "memory", "Answers": "answers", "Quality": "quality",
+}  # fmt: skip
 _TEMPLATE_SIGNS = str.maketrans({"$": "&#36;", "{": "&#123;", "}": "&#125;", "`": "&#96;", "\\": "&#92;"})
 
 
 def escape(text: str) -> str:
     """`text` as HTML entities that no template engine and no browser reads as code."""
-    return html.escape(text, quote=True).translate(_TEMPLATE_SIGNS)
+    return escape_template(html.escape(text, quote=True))
+
+
+def escape_template(markup: str) -> str:
+    """HTML whose signs no template engine reads as code."""
+    return markup.translate(_TEMPLATE_SIGNS)
 
 
 def clock(value: float) -> str:
@@ -28,16 +36,15 @@ def clock(value: float) -> str:
 
 
 def tiles(figures: list[tuple[str, str]]) -> str:
-    """The headline figures: (label, value) pairs as a description list."""
-    cells = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for label, value in figures)
+    """The headline figures: (label, value) pairs as a description list; a label that is defined opens what it means."""
+    cells = "".join(f"<div><dt>{about(label)}</dt><dd>{escape(value)}</dd></div>" for label, value in figures)
     return f'<dl class="tiles">{cells}</dl>'
 
 
-def chips(facts: list[tuple[str, str]], marks: list[str]) -> str:
-    """The smaller facts as (label, value) pairs, then the marks that qualify the figures."""
-    pairs = "".join(f'<li><span class="label">{escape(label)}</span> {escape(value)}</li>' for label, value in facts)
-    flags = "".join(f'<li class="mark">{escape(mark)}</li>' for mark in marks)
-    return f'<ul class="chips">{pairs}{flags}</ul>'
+def about(label: str) -> str:
+    """A label that opens its definition (`definitions.py`); plain where it has none."""
+    key = DEFINED.get(label)
+    return f'<button type="button" class="about" popovertarget="about-{key}">{escape(label)}</button>' if key else escape(label)
 
 
 def colour(lane: str, among: Iterable[str]) -> str:

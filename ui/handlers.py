@@ -1,4 +1,4 @@
-"""What the page does: begin a comparison, stream each lane's run, finish, stop, try again, and show the lanes.
+"""What the page does: begin a comparison, stop, run again, finish, and show the lanes to whoever looks.
 
 In: component values and the tab's session hash. Out: one value per output component, in the order that `build.py`
 wires. Talks to the engine alone; measures nothing, and knows no lane's inside.
@@ -8,35 +8,32 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 
 from inference.engine.engine import Engine
-from inference.engine.runs import Run
 from inference.errors import InferenceError
-from inference.events import Failed
-from inference.progress import Progress
+from inference.events import MAX_NEW_TOKENS_LIMIT, MOST_CHARACTERS, Request
 from inference.record.build import build_record
 from inference.record.model import Record
-from inference.record.verdict import verdict_text
 from inference.status import LOADING_STATES, LaneStatus, ModelStatus
-from ui import render
+from ui import board, render
 from ui.api import build_request
 from ui.badge import escape
+from ui.columns import FAULT as FAULT
+from ui.columns import LOOK_S, LaneColumn, retry_button
 from ui.history import Histories
 from ui.models import Models
 from ui.sessions import Session, Sessions
 
 log = logging.getLogger(__name__)
-FRAME_S = 1 / 6  # a frame costs the page and the browser some 7 ms of a core, which a lane on the CPU has to do without
-WAIT_FRAME_S = 1 / 2  # only a clock moves while a run waits, ...
-PLACES_A_FRAME = 4  # ... and the more slowly the more are before it, so that a long line costs little
-LOOK_S = 1.0  # between two looks at the lanes while one loads, ...
-IDLE_LOOK_S = 3.0  # ... and where nothing moves but the model may be changed in another tab
-FAULT = "Something went wrong in the page itself; its log has the trace. Ask again."
+IDLE_LOOK_S = 3.0  # between two looks where nothing moves but the model may be changed in another tab, ...
+SHARED_LOOK_S = 10.0  # ... and where strangers come, whose open tabs cost the lanes time
+DOUBLE_CLICK_S = 0.6  # the second click of a double click on Send must not be taken for a Stop
+GO_ON = 4  # times as many tokens
 
 
 class Page:
@@ -48,62 +45,104 @@ class Page:
         self.models = Models(engine.settings)
         self.lanes = [LaneColumn(self, key) for key in engine.settings.lanes]
 
+    # ---- looking
+
     def load(self, request: gr.Request) -> list[Any]:
         """A tab was opened: make sure the lanes start, and show them."""
         self.start()
         return self.watch(request)
 
-    def watch(self, request: gr.Request) -> list[Any]:
-        """Each lane's head, status line, badges and Try again, the model box, then the timer.
+    def linked(self, request: gr.Request) -> Any:
+        """The prompt that the page's address carries (`?prompt=`); nothing of it is sent by itself."""
+        prompt = dict(request.query_params).get("prompt") if request.query_params else None
+        return prompt[:MOST_CHARACTERS] if isinstance(prompt, str) and prompt else gr.skip()
 
-        That stops once nothing loads, where nobody can change the model, and looks more seldom where somebody can.
-        """
+    def watch(self, request: gr.Request) -> list[Any]:
+        """Each lane's top, small print and Try again, the model box, then the timer."""
         session = self.sessions.get(request.session_hash or "")
         model, statuses = self.engine.model(), self.statuses()
         columns = [part for lane in self.lanes for part in self._column(statuses[lane.key], session, model)]
         return [*columns, *self.models.shown(model, statuses.values()), self.timer(statuses)]
 
     def _column(self, status: LaneStatus, session: Session | None, model: ModelStatus) -> list[Any]:
-        if session and status.key in session.comparison.runs:
-            shown = [self._past_line(session, status.key, model), gr.skip()]
-        else:
-            shown = [render.idle_line(status), render.badges(status)]
-        return [render.head(status), *shown, retry_button(status)]
+        shows_run = session and status.key in session.comparison.runs and status.key not in session.tried_again
+        if session and shows_run:
+            past = session.complete and session.comparison.model_number != model.number
+            return [*(self._past(session, status.key) if past else [gr.skip()] * 2), retry_button(status)]
+        line = render.idle_line(status)
+        return [render.top(status, line), render.foot(status, line), retry_button(status)]
+
+    def _past(self, session: Session, key: str) -> list[str]:
+        """What is said of an answer that is shown, once another model has taken the place of the one that wrote it."""
+        status = next(status for status in self.engine.statuses_of(session.comparison) if status.key == key)
+        line = render.past_line(status.facts.model_id if status.facts else None)
+        return [render.top(status, line, session.outcomes[key]), render.foot(status, line, session.outcomes[key])]
 
     def timer(self, statuses: dict[str, LaneStatus]) -> gr.Timer:
-        """How often a tab looks at the lanes."""
-        busy = loading(statuses)
-        return gr.Timer(LOOK_S if busy else IDLE_LOOK_S, active=busy or self.models.changeable)
+        """How often a tab looks at the lanes: they may load, answer another tab, or be given another model there."""
+        return gr.Timer(LOOK_S if moving(statuses) else IDLE_LOOK_S if self.models.changeable else SHARED_LOOK_S, active=True)
 
-    def _past_line(self, session: Session, key: str, model: ModelStatus) -> Any:
-        """What is said of an answer that is shown, once another model has taken the place of the one that wrote it."""
-        if session.comparison.model_number == model.number or not session.complete:
-            return gr.skip()
-        wrote = session.comparison.runs[key].lane.facts
-        return render.past_line(wrote.model_id if wrote else None)
+    def statuses(self) -> dict[str, LaneStatus]:
+        """The lanes as they are now, by configured name."""
+        return {status.key: status for status in self.engine.status()}
 
-    def begin(self, prompt: str, system: str, format: str, max_new_tokens: float, temperature: float, seed: float, mode: str, request: gr.Request) -> list[Any]:
-        """Accept a comparison: the hint, the verdict, Send, Stop both, the timer, each lane's Stop; only the hint if it is refused.
+    # ---- a comparison
+
+    def press(
+        self, prompt: str, system: str, format: str, max_new_tokens: float, temperature: float, seed: float, mode: str,
+        request: gr.Request, event: gr.EventData,
+    ) -> list[Any]:  # fmt: skip
+        """Enter in the prompt, Send (which is Stop while a comparison runs), Run again or Go on: outputs as of `begin`."""
+        tab, pressed = request.session_hash or "", getattr(event.target, "elem_id", "")
+        session = self.sessions.get(tab)
+        if pressed == "send" and session and session.running:
+            if self.clock() - session.began > DOUBLE_CLICK_S:
+                self.stop(request)
+            return self._nothing()
+        if pressed in ("again", "go-on") and session:
+            asked = session.comparison.request
+            more = min(GO_ON * asked.max_new_tokens, MAX_NEW_TOKENS_LIMIT)
+            return self.begin(lambda: replace(asked, max_new_tokens=more) if pressed == "go-on" else asked, mode, tab)
+        return self.begin(lambda: build_request(prompt, system, format, max_new_tokens, temperature, seed), mode, tab)
+
+    def begin(self, make: Callable[[], Request], mode: str, tab: str) -> list[Any]:
+        """Accept a comparison: the hint, the scoreboard, Send, Run again, Go on, the timer, each lane's Stop and answer; only the hint if it is refused.
 
         The timer rests: the streams show the lanes, and nobody changes the model under a run.
         """
         try:
-            asked = build_request(prompt, system, format, max_new_tokens, temperature, seed)
+            asked = make()
             self.start()
-            self.sessions.begin(request.session_hash or "", lambda: self.engine.submit(asked, mode=mode))
+            self.sessions.begin(tab, lambda: self.engine.submit(asked, mode=mode), self.clock())
         except InferenceError as error:
-            return [hint(str(error)), *[gr.skip()] * (4 + len(self.lanes))]
-        stops = [gr.Button(interactive=True) for _ in self.lanes]
-        return [hint(""), "", gr.Button(interactive=False), gr.Button(interactive=True), gr.Timer(active=False), *stops]
+            return [hint(str(error)), *self._nothing()[1:]]
+        high = render.answer_height(asked.max_new_tokens)
+        stops = [gr.Button(visible=True) for _ in self.lanes]
+        answers = [gr.Chatbot([], height=high) for _ in self.lanes]
+        told = board.empty([lane.key for lane in self.lanes], asked.prompt)
+        send, again, go_on = gr.Button("Stop", variant="stop"), gr.Button(interactive=False), gr.Button(visible=False)
+        return [hint(""), told, send, again, go_on, gr.Timer(active=False), *stops, *answers]
 
-    def verdict(self, tab: str) -> str:
-        """The sentence under two finished answers."""
+    def _nothing(self) -> list[Any]:
+        return [gr.skip()] * (6 + 2 * len(self.lanes))
+
+    def over(self, tab: str, session: Session | None) -> list[Any]:
+        """The scoreboard once every lane has ended; Send, Run again and Go on once every run is over, seen or not."""
+        told = self.told(tab) if session and session.complete else gr.skip()
+        if session and session.running:
+            return [told, gr.skip(), gr.skip(), gr.skip()]
+        limit = min(GO_ON * session.comparison.request.max_new_tokens, MAX_NEW_TOKENS_LIMIT) if session else 0
+        go_on = gr.Button(f"Go on to {limit} tokens", visible=session is not None and session.cut and limit > session.comparison.request.max_new_tokens)
+        return [told, gr.Button("Send", variant="primary"), gr.Button(interactive=session is not None), go_on]
+
+    def told(self, tab: str) -> str:
+        """The scoreboard of a finished comparison."""
         try:
             record = self.latest(tab)
-            return verdict_text(record) if record else ""
+            return board.board(record, len(self.histories.labels(tab))) if record else board.empty([lane.key for lane in self.lanes])
         except Exception:
-            log.exception("no verdict")
-            return FAULT
+            log.exception("no scoreboard")
+            return f'<p class="sentence" role="alert">{escape(FAULT)}</p>'
 
     def latest(self, tab: str) -> Record | None:
         """The record of the tab's latest comparison, kept in its history; None before every lane has ended."""
@@ -125,98 +164,12 @@ class Page:
         self.sessions.forget(request.session_hash or "")
         self.histories.forget(request.session_hash or "")
 
-    def statuses(self) -> dict[str, LaneStatus]:
-        """The lanes as they are now, by configured name."""
-        return {status.key: status for status in self.engine.status()}
 
-
-class LaneColumn:
-    """The listeners of one lane's column."""
-
-    def __init__(self, page: Page, key: str) -> None:
-        self.page, self.key = page, key
-
-    def stream(self, request: gr.Request) -> Generator[list[Any]]:
-        """The run as frames of the column (head, status line, answer, badges), the first at once, the last always."""
-        tab = request.session_hash or ""
-        session = self.page.sessions.get(tab)
-        run = session.claim(self.key) if session else None
-        if session is None or run is None:
-            yield [gr.skip()] * 4
-            return
-        progress = Progress(self.page.clock())
-        try:
-            with closing(self._follow(run, progress)) as steps:
-                for progress in steps:
-                    yield self._frame(session, progress)  # whole: a gr.skip() costs more than a text that has not changed
-        finally:
-            self.page.sessions.ended(tab, session, self.key, progress)
-
-    def _follow(self, run: Run, progress: Progress) -> Generator[Progress]:
-        """The run's progress, at most every FRAME_S, each new phase at once, the last always; a fault becomes the last."""
-        yield progress
-        try:
-            with closing(self.page.engine.events(run)) as events:
-                frame_at = self.page.clock()
-                for event in events:
-                    now = self.page.clock()
-                    before, progress = progress, progress.apply(event, now)
-                    pause_s = FRAME_S if progress.phase in ("prefill", "decode") else WAIT_FRAME_S * (1 + progress.position / PLACES_A_FRAME)
-                    if (now - frame_at >= pause_s or progress.phase != before.phase) and not progress.ended:
-                        frame_at = now
-                        yield progress
-        except InferenceError as error:
-            progress = progress.apply(Failed(run.id, str(error)), self.page.clock())
-        except Exception:
-            log.exception("streaming a run failed")
-            progress = progress.apply(Failed(run.id, FAULT), self.page.clock())
-        yield progress
-
-    def _frame(self, session: Session, progress: Progress) -> list[Any]:
-        status = next(status for status in self.page.engine.statuses_of(session.comparison) if status.key == self.key)
-        return [
-            render.head(status),
-            render.run_line(progress, status, self.page.clock()),
-            render.answer(session.comparison.request.prompt, progress),
-            render.badges(status, progress),
-        ]
-
-    def finish(self, request: gr.Request) -> list[Any]:
-        """The verdict, Send and Stop both (once every run is over), this lane's Stop, head and Try again, the timer."""
-        session = self.page.sessions.get(request.session_hash or "")
-        statuses = self.page.statuses()
-        status = statuses[self.key]
-        verdict = self.page.verdict(request.session_hash or "") if session and session.complete else gr.skip()
-        over = session is None or not session.running
-        send, stop_all = (gr.Button(interactive=True), gr.Button(interactive=False)) if over else (gr.skip(), gr.skip())
-        ended = session is None or self.key in session.outcomes
-        stop = gr.Button(interactive=False) if ended else gr.skip()
-        timer = self.page.timer(statuses) if over or loading(statuses) else gr.skip()
-        return [verdict, send, stop_all, stop, render.head(status), retry_button(status), timer]
-
-    def stop(self, request: gr.Request) -> None:
-        """End the tab's run on this lane at its next token; never waits."""
-        session = self.page.sessions.get(request.session_hash or "")
-        if session and self.key in session.comparison.runs:
-            self.page.engine.stop(session.comparison.runs[self.key].id)
-
-    def retry(self) -> list[Any]:
-        """Give a failed lane another chance and watch it: its head, status line, Try again, the timer."""
-        self.page.engine.retry(self.key)
-        status = self.page.statuses()[self.key]
-        return [render.head(status), render.idle_line(status), retry_button(status), gr.Timer(LOOK_S, active=True)]
-
-
-def loading(statuses: dict[str, LaneStatus]) -> bool:
-    """Whether a lane is on its way up, so that the page has something to watch."""
-    return any(status.state in LOADING_STATES for status in statuses.values())
-
-
-def retry_button(status: LaneStatus) -> gr.Button:
-    """Try again, where a lane failed and might not the next time."""
-    return gr.Button(visible=status.available and status.state in ("failed", "refused"))
+def moving(statuses: dict[str, LaneStatus]) -> bool:
+    """Whether a lane loads or answers somebody, so that a tab which only looks has something to see."""
+    return any(status.state in (*LOADING_STATES, "busy") or status.waiting for status in statuses.values())
 
 
 def hint(sentence: str) -> gr.HTML:
-    """The line under the prompt: a sentence, or nothing at all."""
-    return gr.HTML(f'<p role="alert">{escape(sentence)}</p>' if sentence else "", visible=bool(sentence))
+    """The line under the prompt: a sentence, or nothing."""
+    return gr.HTML(f'<p role="alert">{escape(sentence)}</p>' if sentence else "")

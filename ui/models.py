@@ -58,17 +58,30 @@ class Models:
         """The box's line, what is said in it, Load and Cancel; nothing where there is no box."""
         if not self.changeable:
             return []
+        lanes = list(lanes)
         words = said(model, lanes)
         return [
-            gr.Accordion(label=line(model)), gr.HTML(words, visible=bool(words)),
+            gr.Accordion(label=line(model, lanes)), gr.HTML(words, visible=bool(words)),
             gr.Button(interactive=not model.changing), gr.Button(visible=model.phase == "loading"),
         ]  # fmt: skip
 
 
-def line(model: ModelStatus) -> str:
-    """The model in one line, closed or open."""
+def line(model: ModelStatus, lanes: Iterable[LaneStatus] = ()) -> str:
+    """The model and what it runs on in one line, closed or open."""
     words = "loading" if model.changing else "could not be loaded" if model.phase == "failed" else "change"
-    return f"Model: {model.name} · {words}"
+    return " · ".join(filter(None, [f"Model: {model.name}", hardware(lanes), words]))
+
+
+def hardware(lanes: Iterable[LaneStatus]) -> str:
+    """What the lanes run on, as their processes say, each device once; empty until one has said it."""
+    found: dict[str, str] = {}
+    for status in lanes:
+        if status.hello and status.hello.available:
+            on_cpu = status.hello.device == "cpu"
+            name = str(status.hello.environment.get("cpu" if on_cpu else "gpu") or ("CPU" if on_cpu else "GPU"))
+            threads = f", {status.facts.threads} threads" if on_cpu and status.facts and status.facts.threads else ""
+            found[status.hello.device] = max(name + threads, found.get(status.hello.device, ""), key=len)
+    return " and ".join(found.values())
 
 
 def said(model: ModelStatus, lanes: Iterable[LaneStatus]) -> str:

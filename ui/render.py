@@ -1,17 +1,17 @@
-"""A lane's status and a run's progress -> what one column shows: head, status line, answer, badges.
+"""A lane's status and a run's progress -> what one card shows: top (name, state, figures), answer, and the small print under it.
 
-Pure functions; `now` is on the shared monotonic clock in seconds. Figures are read off `Done` and the lane's
-facts, never measured here; only the running clock is. The model's text goes into the answer alone.
+Pure functions; `now` is on the shared monotonic clock in seconds. Figures are the lane's own stamps, never taken here; only the running
+clock is. The top is as high whatever it says, so that cards stay in line; sentences go under the answer. The model's text goes into the answer alone.
 """
 
 from __future__ import annotations
 
 import html
+from dataclasses import dataclass
 from typing import Any
 
-from inference import ends
-from inference.events import LaneFacts, Loading
-from inference.lanes import LaneName, precision_words, short_title
+from inference.events import Loading
+from inference.lanes import LaneName, plain_title
 from inference.progress import Progress
 from inference.status import LOADING_STATES, LaneStatus
 from inference.timing import Timings
@@ -20,12 +20,19 @@ from ui import badge
 from ui.badge import escape
 
 Messages = list[dict[str, Any]]
-STATE_WORDS = {"off": "not loaded", "refused": "can't load"}
-IDLE_WORDS = {
-    "off": "Not loaded yet: it loads at its first prompt.",
-    "ready": "Ready.",
-    "busy": "Answering another prompt.",
-}
+IDLE_WORDS = {"off": "Loads at its first prompt", "ready": "Ready", "busy": "Answering another prompt"}
+LEAST_HIGH, MOST_HIGH = 120, 420  # pixels, of an answer's box
+RESERVED, A_TOKEN = 64, 2.2  # pixels, by which the box is as high from the start as so many tokens need, and nothing moves while they come
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a lane is at: a phase for the looks, words, how far it is, and the sentence that stands under the answer."""
+
+    phase: str
+    words: str
+    detail: str = ""
+    sentence: str = ""
 
 
 def device_word(status: LaneStatus) -> str:
@@ -41,30 +48,69 @@ def device_word(status: LaneStatus) -> str:
 
 
 def title(status: LaneStatus) -> str:
-    """A column's title, read off the lane: "4-bit NF4 · CPU"."""
+    """A card's name, read off the lane: "4-bit (NF4)", "Full precision (FP32)"."""
     name = status.hello.lane if status.hello else status.name
-    return short_title(status.facts.precision if status.facts else LaneName.parse(name).precision, device_word(status))
+    return plain_title(status.facts.precision if status.facts else LaneName.parse(name).precision)
 
 
-def head(status: LaneStatus) -> str:
-    """Title and state, and under them why the lane is not on a GPU, where that is so."""
-    hello = status.hello
-    reason = hello.reason if hello and hello.available and hello.device == "cpu" else None
-    note = f"{reason[:1].upper()}{reason[1:].rstrip('.')}: this lane runs on the CPU." if reason else ""
-    state = STATE_WORDS.get(status.state, status.state)
-    return (
-        f'<div class="lane-head"><h2>{escape(title(status))}</h2>'
-        f'<span class="state state-{escape(status.state)}">{escape(state)}</span></div><p class="lane-notes">{escape(note)}</p>'
-    )
+def answer_height(max_new_tokens: int) -> int:
+    """How high the box of an answer of at most so many tokens is, in pixels: enough for most, and the rest scrolls."""
+    return round(min(MOST_HIGH, max(LEAST_HIGH, RESERVED + A_TOKEN * max_new_tokens)))
 
 
-def _model_lines(facts: LaneFacts, progress: Progress | None) -> str:
-    """The model a lane answers with, what must be said of it, and why a run was not decoded by the lane's faster path."""
-    slow = progress.done.path_reason if progress and progress.done else None
-    threads = f", {facts.threads} threads" if facts.threads and facts.device == "cpu" else ""
-    lines = [f"{facts.model_id} on {facts.device_name}{threads}", f"{facts.note[:1].upper()}{facts.note[1:]}" if facts.note else ""]
-    lines += [f"Decoded by the {progress.done.path} path, not by {slow}"] if slow and progress and progress.done else []
-    return "".join(f'<p class="lane-model">{escape(text)}</p>' for text in lines if text)
+# ---- what it is at
+
+
+def idle_line(status: LaneStatus) -> Line:
+    """A lane that this tab has given no prompt yet."""
+    if status.state in ("failed", "refused"):
+        return Line("failed", "Failed" if status.state == "failed" else "Can't load here", "", status.reason or "This lane can't run.")
+    if status.state == "starting":
+        return Line("loading", "Starting the lane's process")
+    if status.state == "loading":
+        return Line("loading", *loading_words(status.progress))
+    return Line("idle", IDLE_WORDS.get(status.state, status.state))
+
+
+def past_line(wrote: str | None) -> Line:
+    """A card that still shows a run of an earlier model."""
+    who = f"Answered by {wrote}, before the model was changed." if wrote else "This answer is from before the model was changed."
+    return Line("idle", "Of the model before", "", who)
+
+
+def run_line(progress: Progress, status: LaneStatus, now: float, limit: int) -> Line:
+    """A run: its phase in words, how far it is, and a clock; `limit` is the most tokens it may write."""
+    took = count(progress.n) if progress.n else ""
+    if progress.phase == "failed":
+        return Line("failed", "Failed", took, progress.error or "This run failed.")
+    if progress.no_text:
+        return Line("failed", "No text", took, progress.fault or "")
+    if progress.ended:
+        cut = progress.done is not None and progress.done.finish_reason == "length"
+        words = "Stopped before the first token" if progress.phase == "stopped" and not progress.n else progress.phase.capitalize()
+        return Line("cut" if cut else progress.phase, f"Cut at {count(limit)}" if cut else words, "" if cut else took)
+    words, detail = _phase_words(progress, status)
+    begun = progress.t_start if progress.phase in ("prefill", "decode") and progress.t_start is not None else progress.since
+    clock = badge.clock(max(0.0, now - begun))
+    return Line(progress.phase, words, f"{detail} · {clock}" if detail else clock)
+
+
+def _phase_words(progress: Progress, status: LaneStatus) -> tuple[str, str]:
+    starting = status.state == "starting"
+    match progress.phase:
+        case "waiting" | "queued" | "loading" if starting and not progress.position:
+            return "Starting the lane's process", ""
+        case "queued":
+            return (f"Waiting behind {progress.position}" if progress.position else "Waiting, next in line"), ""
+        case "turn":
+            return "Waiting for its turn", f"behind {progress.position}" if progress.position else ""
+        case "loading":
+            return loading_words(progress.loading or status.progress)
+        case "prefill":
+            return "Reading the prompt", count(len(progress.prompt_ids))
+        case "decode":
+            return "Writing", count(progress.n)
+    return "Waiting", ""
 
 
 def loading_words(loading: Loading | None) -> tuple[str, str]:
@@ -79,126 +125,71 @@ def loading_words(loading: Loading | None) -> tuple[str, str]:
     return words, f"{loading.done:g} of {loading.total:g} {loading.unit}".rstrip()
 
 
-def idle_line(status: LaneStatus) -> str:
-    """The status line of a column that has shown no run yet."""
-    if status.state in ("failed", "refused"):
-        return _line("failed", status.reason or "This lane can't run.")
-    if status.state == "starting":
-        return _line("loading", "Starting the lane's process")
-    if status.state == "loading":
-        return _line("loading", *loading_words(status.progress))
-    return _line("idle", IDLE_WORDS.get(status.state, status.state))
+# ---- the parts of a card
 
 
-def past_line(wrote: str | None) -> str:
-    """The status line of a column that still shows a run of an earlier model."""
-    return _line("idle", f"Answered by {wrote}, before the model was changed" if wrote else "From before the model was changed")
-
-
-def run_line(progress: Progress, status: LaneStatus, now: float) -> str:
-    """The status line of a run: its phase in words, how far it is, and a clock."""
-    if progress.phase == "failed":
-        return _line("failed", progress.error or "This run failed.", count(progress.n) if progress.n else "")
-    total_s = progress.done.timings.total_s if progress.done else None
-    took = f"{count(progress.n)} · {seconds(total_s)}" if total_s is not None else ""
-    if progress.no_text:
-        return _line("failed", "No text produced.", took)
-    if progress.ended:
-        words = "Stopped before the first token" if progress.phase == "stopped" and not progress.n else progress.phase.capitalize()
-        return _line(progress.phase, words, took)
-    words, detail = _phase_words(progress, status)
-    begun = progress.t_start if progress.phase in ("prefill", "decode") and progress.t_start is not None else progress.since
-    clock = badge.clock(max(0.0, now - begun))
-    return _line(progress.phase, words, f"{detail} · {clock}" if detail else clock)
-
-
-def _phase_words(progress: Progress, status: LaneStatus) -> tuple[str, str]:
-    starting = status.state == "starting"
-    others = f"{progress.position} other run{'s' * (progress.position != 1)}"
-    match progress.phase:
-        case "waiting" | "queued" | "loading" if starting and not progress.position:
-            return "Starting the lane's process", ""
-        case "queued":
-            return (f"Waiting behind {others}" if progress.position else "Waiting, next in line"), ""
-        case "turn":
-            return "Waiting for its turn: the lanes are measured one after the other", f"behind {others}" if progress.position else ""
-        case "loading":
-            return loading_words(progress.loading or status.progress)
-        case "prefill":
-            return "Prefill: reading the prompt", count(len(progress.prompt_ids))
-        case "decode":
-            return "Decoding", count(progress.n)
-    return "Waiting", ""
-
-
-def _line(phase: str, words: str, detail: str = "") -> str:
-    # Only the words are announced: a clock and a counter in a live region would be read out ten times a second.
-    role = "alert" if phase == "failed" else "status"
+def top(status: LaneStatus, line: Line, progress: Progress | None = None) -> str:
+    """Name and device, the state, the figures as far as they have come; the same height whatever they say."""
+    timings = progress.timings if progress else Timings()
+    facts = status.facts
+    figures = [
+        ("First word", timings.ttft_s, seconds),
+        ("Speed", timings.decode_tps, rate),
+        ("Total", timings.total_s, seconds),
+        ("Size", facts.weights_bytes if facts else None, size),
+    ]
+    unknown = UNKNOWN if progress and progress.ended else badge.NOT_YET
+    tiles = badge.tiles([(name, words(value) if value is not None else unknown) for name, value, words in figures])
+    name, where = title(status), device_word(status)
     return (
-        f'<div class="status phase-{escape(phase)}"><span class="phase" role="{role}" aria-live="polite">{escape(words)}</span>'
-        f'<span class="clock" aria-hidden="true">{escape(detail)}</span></div>'
+        f'<div class="lane-head"><h2>{escape(name)}</h2><span class="where" title="{escape(where)}">{escape(where)}</span></div>'
+        f'<div class="status phase-{escape(line.phase)}" data-phase="{escape(line.phase)}"><span class="phase" title="{escape(line.words)}">{escape(line.words)}</span>'
+        f'<span class="clock" aria-hidden="true">{escape(line.detail)}</span></div>'
+        f'<div class="{"" if progress is None or progress.ended else "live"}">{tiles}</div>'
     )
 
 
-def answer(prompt: str, progress: Progress) -> Messages:
-    """The conversation so far; plain text, escaped, so that the page shows exactly what the model wrote."""
-    messages = [_message("user", prompt)]
-    if progress.no_text:
-        messages.append(_message("assistant", progress.fault or ""))
-    elif progress.text:
-        messages.append(_message("assistant", progress.text))
-    return messages
-
-
-def _message(role: str, text: str) -> dict[str, Any]:
+def answer(progress: Progress) -> Messages:
+    """What the model has written; plain text, escaped, so that the page shows exactly that."""
+    text = "" if progress.no_text else progress.text
     # A plain string would lose its indentation and trailing spaces in Chatbot's cleandoc; a typed part does not.
-    return {"role": role, "content": [{"type": "text", "text": html.escape(text, quote=False)}]}
+    return [{"role": "assistant", "content": [{"type": "text", "text": html.escape(text, quote=False)}]}] if text else []
 
 
-def badges(status: LaneStatus, progress: Progress | None = None) -> str:
-    """The measured figures of a column, as far as they are known, and the model they are about."""
+def foot(status: LaneStatus, line: Line, progress: Progress | None = None) -> str:
+    """Under the answer: what must be said in a sentence, then the small print: tokens, load, how it was run, and what the model is."""
+    alert = f'<p class="sentence" role="alert">{escape(line.sentence)}</p>' if line.sentence and line.phase == "failed" else ""
+    note = f'<p class="small">{escape(line.sentence)}</p>' if line.sentence and not alert else ""
+    small = " · ".join([*_tokens(progress), *_load(status), *_marks(progress)])
+    lines = [small, *_must_be_said(status, progress)]
+    return alert + note + "".join(f'<p class="small">{escape(words)}</p>' for words in lines if words)
+
+
+def _tokens(progress: Progress | None) -> list[str]:
     done = progress.done if progress else None
-    ended = progress is not None and progress.ended
-    timings = progress.timings if progress and ended else Timings()
-    facts, load = status.facts, status.load
-
-    def figure(value: float | None, words: Any) -> str:
-        return words(value) if value is not None or ended else badge.NOT_YET
-
-    headline = [
-        ("First token", figure(timings.ttft_s, seconds)),
-        ("Speed", figure(timings.decode_tps, rate)),
-        ("Total", figure(timings.total_s, seconds)),
-        ("Weights", size(facts.weights_bytes) if facts else UNKNOWN if ended else badge.NOT_YET),
-    ]
-    small = [
-        ("device", device_word(status) if status.hello or status.facts else badge.NOT_YET),
-        ("precision", precision_words(facts.precision) if facts else badge.NOT_YET),
-        ("load", seconds(load.total_s) if load else badge.NOT_YET),
-    ]
-    if done and done.prompt_tokens:
-        small.append(("tokens", f"{done.prompt_tokens} in, {len(done.token_ids)} out"))
-    if progress and ended:
-        small.append(("end", _end_words(progress)))
-    return badge.tiles(headline) + badge.chips(small, _marks(status, progress)) + (_model_lines(facts, progress) if facts else "")
+    return [f"{done.prompt_tokens} tokens in, {len(done.token_ids)} out"] if done and done.prompt_tokens else []
 
 
-def _end_words(progress: Progress) -> str:
-    if progress.phase == "failed":
-        return "failed"
-    if progress.no_text:
-        return "failed: no text produced"
-    reason = progress.done.finish_reason if progress.done else None
-    return ends.WORDS.get(reason or "", reason or UNKNOWN)
+def _load(status: LaneStatus) -> list[str]:
+    load = status.load if status.facts else None  # a lane that is gone has none
+    return [f"load {seconds(load.total_s)}, {'cold' if load.cold else 'warm'}"] if load else []
 
 
-def _marks(status: LaneStatus, progress: Progress | None) -> list[str]:
+def _marks(progress: Progress | None) -> list[str]:
     done = progress.done if progress else None
-    marks = ["cold load"] if status.load and status.load.cold else []
-    if done and done.warm is False:
-        marks.append("cold run")
-    if done and done.alone is False:
-        marks.append("contended")
-    if done and done.path_reason:
-        marks.append(f"{done.path} path")
-    return marks
+    marks = ["first run since the load"] if done and done.warm is False else []
+    marks += ["beside another run"] if done and done.alone is False else []
+    return marks + ([f"{done.path} path"] if done and done.path_reason else [])
+
+
+def _must_be_said(status: LaneStatus, progress: Progress | None) -> list[str]:
+    """Why the lane is not on a GPU, where that is so, what must be said of its model, and why a run was not decoded by the lane's faster path."""
+    hello, facts, done = status.hello, status.facts, progress.done if progress else None
+    reason = hello.reason if hello and hello.available and hello.device == "cpu" else None
+    lines = [f"{_capital(reason).rstrip('.')}: this lane runs on the CPU."] if reason else []
+    lines += [f"{_capital(facts.note)}"] if facts and facts.note else []
+    return lines + ([f"Decoded by the {done.path} path, not by {done.path_reason}"] if done and done.path_reason else [])
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

@@ -20,12 +20,15 @@ STILL_RUNNING = "A comparison is still running. Wait for it, or stop it first."
 
 @dataclass(eq=False)
 class Session:
-    """One tab's latest comparison; `claimed` holds the lanes whose run is streamed, `outcomes` those that ended.
+    """One tab's latest comparison; `claimed` holds the lanes whose run is streamed, `outcomes` those that ended, `tried_again` those
+    put right since, whose state is shown again; `began` is when it was accepted, on the page's clock in seconds.
 
     `size`: the bytes of what was asked and of what was answered.
     """
 
     comparison: Comparison
+    began: float = 0.0
+    tried_again: set[str] = field(default_factory=set)
     claimed: set[str] = field(default_factory=set)
     outcomes: dict[str, Progress] = field(default_factory=dict)
     size: int = field(default=0, init=False)
@@ -41,6 +44,11 @@ class Session:
     def complete(self) -> bool:
         """Whether every run has been shown to its end."""
         return len(self.outcomes) == len(self.comparison.runs)
+
+    @property
+    def cut(self) -> bool:
+        """Whether an answer ended at the token limit."""
+        return any(progress.done is not None and progress.done.finish_reason == "length" for progress in list(self.outcomes.values()))
 
     def __post_init__(self) -> None:
         self.size = bytes_of(self.comparison.asked)
@@ -75,13 +83,13 @@ class Sessions:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._tabs: Tabs[Session] = Tabs(most_bytes=most_bytes)
 
-    def begin(self, tab: str, submit: Callable[[], Comparison]) -> Session:
-        """Start a comparison by `submit` unless one is running here; raises InferenceError."""
+    def begin(self, tab: str, submit: Callable[[], Comparison], now: float = 0.0) -> Session:
+        """Start a comparison by `submit` at `now` unless one is running here; raises InferenceError."""
 
         def begin(before: Session | None) -> tuple[Session, int]:
             if before and before.running:
                 raise InferenceError(STILL_RUNNING)
-            session = Session(submit())
+            session = Session(submit(), now)
             return session, session.size
 
         return self._tabs.change(tab, begin)

@@ -34,10 +34,20 @@ class Tab:
 
     @property
     def verdict(self) -> str:
-        return (self.page.locator("#verdict").text_content() or "").strip()
+        """What the scoreboard says once all lanes have ended."""
+        shown = self.page.locator(".board[data-state=done]")
+        return shown.inner_text() if shown.count() else ""
 
     def status(self, lane: str) -> str:
         return self.page.locator(f"{lane} .phase").text_content()
+
+    def sentence(self, lane: str) -> str:
+        """What went wrong, under a lane's answer."""
+        shown = self.page.locator(f"{lane} .foot .sentence")
+        return shown.text_content() if shown.count() else ""
+
+    def small_print(self, lane: str) -> str:
+        return " ".join(self.page.locator(f"{lane} .foot .small").all_text_contents())
 
     def answer(self, lane: str) -> str:
         shown = self.page.locator(f"{lane} [data-testid=bot] .message-content")
@@ -49,27 +59,27 @@ class Tab:
 
     def choose(self, *names: str, **numbers: str) -> None:
         self.changed = True
-        self.page.get_by_role("button", name="Settings").click()
+        self.page.locator("#settings-open").click()
         for name in names:
-            self.page.get_by_label(name, exact=True).check()
-        self.page.wait_for_timeout(200)  # the fields are made when the settings open, and take their first value a moment later
+            self.page.locator("#settings").get_by_label(name, exact=True).check()
         for label, value in numbers.items():
-            field = self.page.get_by_label(label.replace("_", " ").capitalize())
+            field = self.page.locator("#settings").get_by_label(label.replace("_", " ").capitalize())
             field.fill(value)
             field.press("Tab")
             self.page.wait_for_timeout(100)
             assert field.input_value() == value
+        self.page.keyboard.press("Escape")
 
     def type_and_click(self, prompt: str) -> None:
         self.prompt.fill(prompt)
-        self.page.get_by_role("button", name="Send").click()
+        self.page.locator("#send").click()
 
     def send(self, prompt: str = "") -> None:
-        """Send a prompt that is accepted; returns when both columns show it, so that nothing seen is of an earlier one."""
+        """Send a prompt that is accepted; returns when both cards are at it, so that nothing seen is of an earlier one."""
         prompt = prompt or f"hello good morning {next(self.numbers)}"
+        self.page.evaluate("document.querySelectorAll('.lane .status').forEach((shown) => { shown.dataset.old = 1; })")
         self.type_and_click(prompt)
-        asked = [self.page.locator(f"{lane} [data-testid=user]") for lane in (LEFT, RIGHT)]
-        self.wait(lambda: all(shown.count() and shown.text_content() == prompt for shown in asked), "the prompt in both columns")
+        self.wait(lambda: not self.page.locator(".lane .status[data-old]").count(), "both cards at the new prompt")
 
     def wait(self, condition: Callable[[], object], what: str = "", timeout_s: float = 10.0) -> None:
         for _ in range(int(timeout_s / 0.03)):
@@ -79,7 +89,7 @@ class Tab:
         raise AssertionError(f"not within {timeout_s} s: {what}; left {self.status(LEFT)!r}, right {self.status(RIGHT)!r}, hint {self.hint()!r}")
 
     def wait_idle(self) -> None:
-        self.wait(self.page.locator("#send").is_enabled, "Send enabled again")
+        self.wait(lambda: self.page.locator("#send").text_content().strip() == "Send", "Send again")
 
 
 @pytest.fixture(scope="session")

@@ -1,1 +1,100 @@
-// What the browser does by itself on the page. Listens on the document, since Gradio makes its parts late and anew.
+// What the browser does by itself on the page: keys, the settings' drawer, copying, what is read out, and a warning before a reload.
+// Listens on the document, since Gradio makes its parts late and anew. Keeps nothing: no prompt and no answer goes into the browser's storage.
+
+const NARROW = 700; // pixels; the style sheets have the same
+const one = (selector, within = document) => within.querySelector(selector);
+const running = () => one('#send')?.textContent.trim() === 'Stop';
+
+// ---- the settings' drawer
+
+function drawer(open) {
+    const panel = one('#settings');
+    panel?.classList.toggle('open', open);
+    const opener = one('#settings-open');
+    opener?.setAttribute('aria-expanded', String(open));
+    if (open && panel) {
+        panel.setAttribute('role', 'dialog');
+        panel.setAttribute('aria-label', 'Settings');
+        setTimeout(() => one('input', panel)?.focus(), 50);
+    } else opener?.focus();
+}
+
+// ---- keys
+
+document.addEventListener('keydown', (event) => {
+    if (event.key !== 'Escape' || event.defaultPrevented) return;
+    if (one('#settings.open')) drawer(false);
+    else if (!one(':popover-open') && !one('[role="listbox"]:popover-open') && running()) one('#send').click();
+});
+
+// ---- clicks
+
+async function copy(button, text) {
+    const words = button.textContent;
+    try {
+        await navigator.clipboard.writeText(text);
+        button.textContent = 'Copied';
+    } catch {
+        button.textContent = 'The browser allows no copy';
+    }
+    setTimeout(() => { button.textContent = words; }, 1500);
+}
+
+document.addEventListener('click', (event) => {
+    const button = event.target.closest?.('button');
+    if (!button) return;
+    if (button.id === 'settings-open') drawer(!one('#settings.open'));
+    else if (button.id === 'settings-close') drawer(false);
+    else if (button.id === 'formatted') button.setAttribute('aria-pressed', String(one('#lanes').classList.toggle('formatted')));
+    else if (button.dataset.copy) copy(button, button.dataset.copy);
+    else if ('copyAnswer' in button.dataset) copy(button, one('[data-testid=bot] .message-content', button.closest('.lane'))?.textContent ?? '');
+});
+
+// ---- read out: each lane's phase once, and who won; never a token
+
+const said = Object.assign(document.createElement('div'), {className: 'unseen', id: 'said'});
+said.setAttribute('role', 'status');
+said.setAttribute('aria-live', 'polite');
+const told = new Map();
+
+function tell(key, phase, words) {
+    if (told.get(key) === phase) return;
+    const first = !told.has(key);
+    told.set(key, phase);
+    if (first) return;
+    said.textContent = words;
+}
+
+function look() {
+    if (!said.isConnected) document.body.append(said);
+    for (const lane of document.querySelectorAll('.lane')) {
+        const status = one('.status', lane), name = one('h2', lane)?.textContent;
+        if (!status || !name) continue;
+        tell(lane.id, status.dataset.phase, `${name}: ${one('.phase', status).textContent}`);
+        const log = one('[role=log]', lane);
+        if (log && log.getAttribute('aria-live') !== 'off') {
+            log.setAttribute('aria-live', 'off'); // or every frame of an answer is read out
+            log.setAttribute('aria-label', `Answer of ${name}`);
+            one('[role=complementary]', log)?.removeAttribute('role');
+        }
+    }
+    const board = one('.board');
+    if (board?.dataset.state === 'running' && told.get('board') !== 'running' && innerWidth <= NARROW) {
+        // what was asked for is below the fold of a phone
+        one('#board').scrollIntoView({block: 'start', behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth'});
+    }
+    if (board) tell('board', board.dataset.state, [...board.querySelectorAll('.fact strong, .standings tr, .caveat')].map((part) => part.textContent).join('. '));
+}
+
+let due = false;
+new MutationObserver(() => {
+    if (due) return;
+    due = true;
+    setTimeout(() => { due = false; look(); }, 100);
+}).observe(document, {subtree: true, childList: true, characterData: true});
+
+// ---- a reload loses a run, and what the tab has kept
+
+window.addEventListener('beforeunload', (event) => {
+    if (running() || Number(one('.board')?.dataset.kept) > 0) event.preventDefault();
+});

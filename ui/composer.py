@@ -1,0 +1,67 @@
+"""The prompt with its one button, the examples, and the settings in a drawer at the side.
+
+Layout only; what is asked is checked in `handlers.py`. The drawer is opened and closed by the browser (`looks/page.js`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from ui.prompts_tab import MODES
+
+PROMPTS = Path(__file__).resolve().parent.parent / "examples" / "prompts.json"
+TOKENS = 50
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The components that make up a request, and what is shown about it; `settings` in the order of `Page.press` after the prompt."""
+
+    prompt: gr.Textbox
+    send: gr.Button
+    hint: gr.HTML
+    settings: list[Any]
+
+
+def ask() -> Ask:
+    """The prompt's row, what is said under it, and the examples."""
+    with gr.Row(elem_id="ask"):
+        prompt = gr.Textbox(
+            label="Prompt", lines=1, max_lines=8, autofocus=True, elem_id="prompt", scale=1, min_width=200,
+            placeholder="Ask something",
+        )  # fmt: skip
+        send = gr.Button("Send", variant="primary", elem_id="send", scale=0, min_width=96)
+    with gr.Row(elem_id="ask-more"):
+        gr.Examples(
+            [[text] for text in json.loads(PROMPTS.read_text("utf-8"))],
+            inputs=[prompt], label="Examples", cache_examples=False, preload=False, api_visibility="private", elem_id="examples",
+        )  # fmt: skip
+        gr.HTML(
+            '<button type="button" class="quiet" id="settings-open" aria-expanded="false" aria-controls="settings">Settings</button>', elem_id="settings-row"
+        )
+    hint = gr.HTML(elem_id="hint")
+    return Ask(prompt, send, hint, _settings())
+
+
+def _settings() -> list[Any]:
+    """System prompt, format, max new tokens, temperature, seed, mode."""
+    with gr.Column(elem_id="settings"):
+        gr.HTML('<div class="drawer-head"><h2>Settings</h2><button type="button" class="quiet" id="settings-close">Close</button></div>')
+        tokens = gr.Number(TOKENS, label="Max new tokens", info="Where an answer is cut off, if it has not ended by itself.", elem_id="tokens")
+        temperature = gr.Number(0, label="Temperature", step=0.1, info="0 is greedy: always the likeliest token. Up to 2.")
+        seed = gr.Number(0, label="Seed", info="With a temperature, both lanes draw the same random numbers from it.")
+        format = gr.Radio(
+            [("Chat template", "chat"), ("Raw completion", "raw")], value="chat", label="Prompt format",
+            info="Chat wraps the prompt as the model was trained; raw lets it continue the text.",
+        )  # fmt: skip
+        mode = gr.Radio(
+            MODES, value="auto", label="Mode",
+            info="Together runs the lanes at once; in turn, one after the other, so that none slows another. Automatic: in turn where they share a device.",
+        )  # fmt: skip
+        system = gr.Textbox(label="System prompt", lines=2, max_lines=6, info="Optional instruction before the prompt; chat format only.", elem_id="system")
+    return [system, format, tokens, temperature, seed, mode]
