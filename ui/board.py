@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from inference.lanes import LaneName, lane_title, precision_words
 from inference.record import scoreboard
 from inference.record.grid import bold, markdown
 from inference.record.model import Record
@@ -22,8 +23,13 @@ HEADS = ("Lane", "Writing speed", "First word", "Size", "Answer")
 def empty(lanes: Iterable[str], asked: str = "") -> str:
     """The scoreboard with nothing won yet: before the first prompt, or while `asked` is being answered."""
     lanes = list(lanes)
-    body = _facts([Fact(title, "–") for title in TITLES], lanes) if len(lanes) < 3 else _table([(lane, [lane, *["–"] * 4]) for lane in lanes], lanes)
+    body = _facts([Fact(title, "–") for title in TITLES], lanes) if len(lanes) < 3 else _table([(lane, [_title(lane), *["–"] * 4]) for lane in lanes], lanes)
     return _board("running" if asked else "empty", asked, body, DURING if asked else BEFORE)
+
+
+def _title(lane: str) -> str:
+    asked = LaneName.parse(lane)
+    return precision_words(asked.precision) if asked.automatic else lane_title(asked.precision, asked.device)
 
 
 def board(record: Record, kept: int = 1) -> str:
@@ -37,16 +43,16 @@ def board(record: Record, kept: int = 1) -> str:
         body, said = _table(rows, lanes), " ".join(filter(None, [scoreboard.no_winner(record), scoreboard.caveat(record)]))
     else:
         body, said = _facts([Fact(title, "–") for title in TITLES], lanes), scoreboard.no_winner(record)
-    return _board("done", record.request.prompt, body, said, copied(record), kept)
+    return _board("done", record.request.prompt, body, said, copied(record), kept, "caveat" if record.verdict.pairs else "caveat no-winner")
 
 
-def _board(state: str, asked: str, body: str, said: str, copies: tuple[str, str] = ("", ""), kept: int = 0) -> str:
+def _board(state: str, asked: str, body: str, said: str, copies: tuple[str, str] = ("", ""), kept: int = 0, looks: str = "caveat") -> str:
     text, table = copies
     off = "" if text else " disabled"
     shown = f'<span class="asked-label">Asked:</span> <bdi dir="auto">{escape(" ".join(asked.split()))}</bdi>' if asked else "&nbsp;"
     return (
         f'<section class="board" data-state="{state}" data-kept="{kept}" aria-label="Who won"><p class="asked">{shown}</p>{body}'
-        f'<div class="board-foot"><p class="caveat">{escape(said)}</p><div class="board-copy">'
+        f'<div class="board-foot"><p class="{looks}">{escape(said)}</p><div class="board-copy">'
         f'<button type="button" class="quiet" data-copy="{escape(text)}"{off}>Copy</button>'
         f'<button type="button" class="quiet" data-copy="{escape(table)}"{off}>Copy as Markdown</button></div></div></section>'
     )

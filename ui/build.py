@@ -24,6 +24,7 @@ from ui.fork import BUTTON, ForkViewer
 from ui.handlers import Page
 from ui.history_tab import HistoryTab
 from ui.model_box import ModelBox
+from ui.preview import preview
 from ui.prompts_tab import PromptsTab
 from ui.results import Results
 
@@ -113,7 +114,9 @@ def launch_options(settings: Settings) -> dict[str, Any]:
     return {
         "theme": gr.themes.Default(primary_hue="indigo", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=MONO_FONTS, radius_size="md"),
         "css_paths": looks.css_paths(),
-        "head": looks.scripts(),
+        "head": looks.head(),
+        "favicon_path": looks.FOLDER / "favicon.svg",
+        "app_kwargs": preview(TITLE, INTRO, ROOT / "docs" / "page.png"),
         "footer_links": ["api"],
         "run_history": False,
         "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 5 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else

@@ -16,6 +16,7 @@ from ui.badge import about, colour, escape
 
 FIGURES = ((SPEED, "Writing speed"), (FIRST_TOKEN, "First word"), (TOTAL, "Total"), (MEMORY, "Memory"), (WEIGHTS, "Size"))
 MOST_MARKS, MOST_TICKS = 12, 6
+LAST = 0.9  # of the axis: from there on a label stands before its mark
 
 
 def measured(record: Record) -> str:
@@ -40,7 +41,10 @@ def _race(record: Record) -> str:
         return ""
     step = marks_every(max(run.new_tokens for run in runs.values() if run))
     bars = "".join(_bar(record, name, run, longest, step) for name, run in runs.items() if run and _end(run))
-    ticks = "".join(f'<span style="left:{100 * at / longest:.2f}%">{escape(seconds(at) if at else "0")}</span>' for at in ticks_of(longest))
+    ticks = "".join(
+        f'<span{" class=last" if at > LAST * longest else ""} style="left:{100 * at / longest:.2f}%">{escape(seconds(at) if at else "0")}</span>'
+        for at in ticks_of(longest)
+    )
     told = f"Time from the prompt's arrival to the last token; a mark every {count(step)}." if step else "Time from the prompt's arrival to the last token."
     return (
         f'<figure class="race" aria-label="The race over time"><figcaption><strong>The race</strong> {escape(told)} '

@@ -52,6 +52,7 @@ def card(status: LaneStatus, among: list[str], max_new_tokens: int) -> Column:
     line = render.idle_line(status)
     with gr.Column(min_width=280, elem_classes=["lane", badge.colour(status.key, among)], elem_id=f"lane-{status.key.replace(':', '-')}"):
         top = gr.HTML(render.top(status, line), elem_classes="top")
+        gr.HTML(f"<span>{badge.escape(render.title(status))}</span>", elem_classes="answer-name")  # for a phone, where the answers stand apart from the tops
         answer = gr.Chatbot(
             label=f"Answer, {name}", show_label=False, height=render.answer_height(max_new_tokens), buttons=[], render_markdown=False, latex_delimiters=[],
             layout="panel", autoscroll=False, placeholder="The answer appears here.", elem_classes="answer", feedback_options=None, allow_file_downloads=False,

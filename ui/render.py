@@ -140,9 +140,11 @@ def top(status: LaneStatus, line: Line, progress: Progress | None = None) -> str
     ]
     unknown = UNKNOWN if progress and progress.ended else badge.NOT_YET
     tiles = badge.tiles([(name, words(value) if value is not None else unknown) for name, value, words in figures])
-    name, where = title(status), device_word(status)
+    name, _, precision = title(status).partition(" (")
+    bracket = f' <span class="in-brackets">({escape(precision)}</span>' if precision else ""
+    where = device_word(status)
     return (
-        f'<div class="lane-head"><h2>{escape(name)}</h2><span class="where" title="{escape(where)}">{escape(where)}</span></div>'
+        f'<div class="lane-head"><h2>{escape(name)}{bracket}</h2><span class="where" title="{escape(where)}">{escape(where)}</span></div>'
         f'<div class="status phase-{escape(line.phase)}" data-phase="{escape(line.phase)}"><span class="phase" title="{escape(line.words)}">{escape(line.words)}</span>'
         f'<span class="clock" aria-hidden="true">{escape(line.detail)}</span></div>'
         f'<div class="{"" if progress is None or progress.ended else "live"}">{tiles}</div>'

@@ -128,7 +128,9 @@ def caveat(record: Record) -> str:
         return ""
     one_device = len({lane.device for lane in lanes}) == 1
     parts = ["Both ran on the same device: only the precision differs."] if one_device and len(lanes) == 2 else []
-    if not one_device:
+    if record.verdict.device_effect and record.verdict.precision_effect:
+        parts.append(f"Of the speed, the device makes {_effect(record.verdict.device_effect)} and 4 bits make {_effect(record.verdict.precision_effect)}.")
+    elif not one_device:
         parts.append("Device and precision differ at once: the speed is not the quantization's doing alone.")
     runs = [lane.ended_runs[-1] for lane in lanes]
     if any(run.finish_reason == "length" for run in runs):
@@ -138,6 +140,11 @@ def caveat(record: Record) -> str:
     if all(lane.n == 1 for lane in lanes):
         parts.append("One run each: times vary from run to run.")
     return " ".join(parts)
+
+
+def _effect(ratio: float) -> str:
+    """A factor as it is: below 1 it slows."""
+    return f"{ratio:.2f}×" if ratio < 0.95 else f"{ratio:.1f}×"
 
 
 def standings(record: Record) -> tuple[Standing, ...]:
@@ -150,7 +157,7 @@ def _standing(record: Record, lane: str) -> Standing:
     found = record.lanes[lane]
     pair = next((pair for pair in record.verdict.pairs if pair.other == lane), None)
     if pair:
-        told = answers(record, pair)
+        told = answers(record, pair).replace("Differ ", "Differs ")
     elif found.n:
         told = "the reference" if any(pair.reference == lane for pair in record.verdict.pairs) else "no reference"
     else:
