@@ -17,6 +17,11 @@ TOP = 5
 MOST_POSITIONS = 512  # in one message, so that the file stays at half a GiB with a vocabulary of 262,144
 
 
+def nameless(token: int) -> str:
+    """What stands for the text of an id that the tokenizer has no entry for."""
+    return f"[{token}]"
+
+
 @dataclass(frozen=True)
 class ScoreRequest:
     """Score `ids[first:last]`, each from all ids before it; or, with `text`, only turn it into ids.

@@ -20,7 +20,8 @@ from ui.api import compare_endpoint
 from ui.columns import LOOK_S, Column, card
 from ui.composer import TOKENS, Ask, ask
 from ui.definitions import popovers
-from ui.fork import BUTTON, ForkViewer
+from ui.fork import ForkViewer
+from ui.fork_box import Fork
 from ui.handlers import Page
 from ui.history_tab import HistoryTab
 from ui.model_box import ModelBox
@@ -47,23 +48,6 @@ class Board:
     board: gr.HTML
     again: gr.Button
     go_on: gr.Button
-
-
-class Fork:
-    """The fork viewer's components: its button is usable while there is a verdict; its figures go into the table as well."""
-
-    def __init__(self, viewer: ForkViewer) -> None:
-        self.viewer = viewer
-        self.button = gr.Button(BUTTON, interactive=False, visible=viewer.possible, elem_id="fork-button")
-        self.shown = gr.HTML(visible=False, elem_id="fork")
-
-    def wire(self, verdict: gr.Markdown, results: Results, history: HistoryTab) -> None:
-        """Connect its listeners."""
-        outputs = [self.button, self.shown]
-        verdict.change(self.viewer.ready, inputs=[verdict], outputs=outputs, **QUICK)
-        self.button.click(
-            self.viewer.show, outputs=outputs, concurrency_id="fork", concurrency_limit=MOST_AT_ONCE, show_progress="hidden", api_visibility="private"
-        ).then(results.show_again, outputs=results.outputs, **QUICK).then(history.refresh, inputs=history.inputs, outputs=history.refreshed, **QUICK)
 
 
 def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks:

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from inference.errors import InferenceError
 from inference.lane.source import Source
 from inference.lane.text import TextStream
-from inference.score_events import TOP, Scored, ScoreRequest
+from inference.score_events import TOP, Scored, ScoreRequest, nameless
 from inference.units import size
 
 BLOCK_NUMBERS = 2**23  # logits held at once: 32 MiB in float32, 64 in float64
@@ -52,18 +53,32 @@ def score(
         raise InferenceError(f"{len(request.ids)} tokens are to be scored at once; this model takes {source.context_length}. Score a shorter text.")
     _check_rows(model, tokenizer, request.ids)
     columns, vocabulary = _Columns(), 0
-    for start, logits in logit_blocks(model, request.ids, request.first, request.last):
-        if should_stop():
-            raise InferenceError("The scoring was stopped.")
-        _check_finite(logits, lane, start)
-        vocabulary = logits.shape[-1]
-        _reduce(logits, request, start, columns)
+    with _stops_at_any_layer(should_stop):
+        for start, logits in logit_blocks(model, request.ids, request.first, request.last):
+            _check_finite(logits, lane, start)
+            vocabulary = logits.shape[-1]
+            _reduce(logits, request, start, columns)
     texts = Pieces(tokenizer, source.hidden_ids)
     scored = request.ids[request.first : request.last]
     return Scored(
         run_id, scored, tuple(columns.nll), tuple(columns.best), tuple(columns.top_ids), tuple(columns.top_logprobs), tuple(columns.kld), vocabulary, len(request.ids),
         pieces=texts.stream(scored) if request.pieces else (), top_pieces=texts.each(columns.top_ids) if request.pieces else (),
     )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _stops_at_any_layer(should_stop: Callable[[], bool]) -> Iterator[None]:
+    """One forward over a long text takes a CPU many seconds: a stop need not wait for its end."""
+
+    def look(*_: object) -> None:
+        if should_stop():
+            raise InferenceError("The scoring was stopped.")
+
+    hook = register_module_forward_pre_hook(look)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 @torch.inference_mode()
@@ -173,9 +188,9 @@ class Pieces:
         self._tokenizer, self._hidden = tokenizer, hidden
 
     def stream(self, ids: tuple[int, ...]) -> tuple[str, ...]:
-        """What each id adds to the text; empty while a character is incomplete; a hidden mark's own name."""
+        """What each id adds to the text; empty while a character is incomplete; a hidden mark's own name, the number of an id without one."""
         stream = TextStream(self._tokenizer, self._hidden)
-        pieces = [self._tokenizer.decode([token]) if token in self._hidden else stream.add(token) for token in ids]
+        pieces = [self._alone(token) if token in self._hidden or not self._named(token) else stream.add(token) for token in ids]
         rest = stream.finish()
         if rest and pieces:
             pieces[-1] += rest
@@ -183,5 +198,11 @@ class Pieces:
 
     def each(self, ids: list[int]) -> tuple[str, ...]:
         """Each id by itself."""
-        known = {token: self._tokenizer.decode([token]) for token in set(ids)}
+        known = {token: self._alone(token) for token in set(ids)}
         return tuple(known[token] for token in ids)
+
+    def _alone(self, token: int) -> str:
+        return str(self._tokenizer.decode([token])) if self._named(token) else nameless(token)
+
+    def _named(self, token: int) -> bool:
+        return self._tokenizer.convert_ids_to_tokens(token) is not None

@@ -16,7 +16,7 @@ from inference.lanes import LaneName
 from inference.progress import Progress
 from inference.quality.figures import Span
 from inference.quality.fork import find_fork
-from inference.quality.scorer import Piece, Scorer, choose, pieces, quality_of, shown_of, summarize
+from inference.quality.scorer import Piece, Scorer, Watch, choose, pieces, quality_of, shown_of, summarize
 from inference.record.missing import what_happened
 from inference.record.scores import Figures, Fork, NoQuality, Quality
 from inference.score_events import Scored
@@ -27,17 +27,22 @@ class AnswerQuality:
     """One answer of the reference lane, scored by it and by one other lane; sampled answers (not `greedy`) have no fork.
 
     `stopped`: one of the two answers was, so that they can only be compared as far as it came.
+    Keys are the lanes' names as configured. `end_ids` end an answer, `hidden_ids` are no text of one.
     `record` is the same as the record's `quality`.
     """
 
     reference_name: str
     other_name: str
+    reference_key: str
+    other_key: str
     reference: Scored
     other: Scored
     figures: Figures
     fork: Fork | None
     greedy: bool
     stopped: bool
+    end_ids: frozenset[int]
+    hidden_ids: frozenset[int]
     record: Quality
 
 
@@ -62,21 +67,25 @@ def fork_of(piece_list: Sequence[Piece], lane: str, reference: Progress, other: 
     return None if cut else fork
 
 
-def one_answer(engine: Engine, runs: Runs, greedy: bool) -> AnswerQuality:
-    """The reference's answer among `runs` (by configured lane name), scored by it and by another lane that answered, a 4-bit one if any."""
-    reference, others = choose(engine, tuple(runs))
+def one_answer(engine: Engine, runs: Runs, greedy: bool, watch: Watch = lambda _: None) -> AnswerQuality:
+    """The reference's answer among `runs` (by configured lane name), scored by it and by another lane that answered, a 4-bit one if any.
+
+    `watch` is told which lane is at it, ten times a second; what it raises ends the scoring.
+    """
+    reference, others = choose(engine, tuple(runs), watch)
     four_bit_first = sorted(others, key=lambda lane: not LaneName.parse(lane.key).four_bit)
-    other = next((other for other in four_bit_first if runs[other.key].done), None)
+    other = next((other for other in four_bit_first if (done := runs[other.key].done) and done.token_ids), None)
     if other is None:
         raise InferenceError("The other lane gave no answer to hold against the full-precision one. Ask again.")
     found = list(pieces(reference, [other], [answer_span(runs[reference.key])], texts=True))
     fork = fork_of(found, other.name, runs[reference.key], runs[other.key]) if greedy else None
     both = [done for lane in (reference, other) if (done := runs[lane.key].done)]
     return AnswerQuality(
-        reference_name=reference.name, other_name=other.name,
+        reference_name=reference.name, other_name=other.name, reference_key=reference.key, other_key=other.key,
         reference=Scored.joined([piece.reference for piece in found]), other=Scored.joined([piece.others[other.name] for piece in found]),
         figures=summarize(reference, [other], found)[other.name], fork=fork, greedy=greedy,
-        stopped=any(done.finish_reason == "stopped" for done in both), record=_quality(reference, [other], found, fork),
+        stopped=any(done.finish_reason == "stopped" for done in both),
+        end_ids=frozenset(reference.facts.end_ids), hidden_ids=frozenset(reference.facts.hidden_ids), record=_quality(reference, [other], found, fork),
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from inference.status import LaneStatus
 
 REFERENCES = (str(CPU_FP32), str(CUDA_BF16))
 Say = Callable[[str], None]
+Watch = Callable[[str], None]  # told the lane's configured name at each event and tick; what it raises ends the scoring
 
 
 class NotScored(InferenceError):
@@ -40,6 +41,7 @@ class Scorer:
 
     engine: Engine
     lane: str
+    watch: Watch = lambda _: None
     _facts: LaneFacts | None = field(default=None, init=False)
 
     def score(self, request: ScoreRequest) -> Scored:
@@ -47,6 +49,7 @@ class Scorer:
         comparison = self.engine.submit(request, (self.lane,), "in-turn")
         with closing(self.engine.events(comparison.runs[self.key])) as events:
             for event in events:
+                self.watch(self.key)
                 match event:
                     case Scored():
                         self._facts = self.status.facts or self._facts
@@ -89,9 +92,9 @@ class Piece:
     others: dict[str, Scored]
 
 
-def choose(engine: Engine, lanes: Sequence[str] = ()) -> tuple[Scorer, list[Scorer]]:
+def choose(engine: Engine, lanes: Sequence[str] = (), watch: Watch = lambda _: None) -> tuple[Scorer, list[Scorer]]:
     """The reference lane (FP32 on the CPU, else bf16 on a GPU) and the others; raises WrongArguments without such a pair."""
-    scorers = [Scorer(engine, lane) for lane in lanes or engine.settings.lanes]
+    scorers = [Scorer(engine, lane, watch) for lane in lanes or engine.settings.lanes]
     reference = next((s for name in REFERENCES for s in scorers if s.name == name), None)
     others = [s for s in scorers if s is not reference]
     if reference is None or not others:

@@ -15,7 +15,7 @@ from inference.errors import InferenceError
 from inference.lane.lane import Lane
 from inference.lane.scoring import score
 from inference.quality.figures import Positions, Span, check_took_hold, figures, windows
-from inference.score_events import Scored, ScoreRequest
+from inference.score_events import Scored, ScoreRequest, nameless
 from tests.support.real import loaded_lane, own_code, plain_model
 from tests.support.tiny import make_checkpoint
 
@@ -150,3 +150,25 @@ def test_a_token_that_the_model_has_no_row_for_is_refused_by_its_number(tiny):
 def test_more_tokens_than_the_context_are_refused(tiny):
     with pytest.raises(InferenceError, match="600 tokens"):
         score(*scorer(loaded_lane("cpu:fp32", str(tiny))), "r", ScoreRequest((5,) * 600, 1, 500))
+
+
+def test_a_stop_need_not_wait_for_the_end_of_the_forward(tiny):
+    lane, asked = loaded_lane("cpu:fp32", str(tiny)), []
+    finished = []
+    lane.model.base_model.norm.register_forward_hook(lambda *_: finished.append(True))
+    with pytest.raises(InferenceError, match="stopped"):
+        score(*scorer(lane), "r", ScoreRequest(tuple(range(5, 45)), 1, 40), lambda: bool(asked.append(1) or len(asked) > 3))
+    assert not finished
+    score(*scorer(lane), "r", ScoreRequest(tuple(range(5, 45)), 1, 40))
+    assert finished and len(asked) == 4, "nothing looks any more"
+
+
+def test_an_id_that_the_tokenizer_has_no_entry_for_is_shown_by_its_number(tmp_path):
+    folder = make_checkpoint(tmp_path / "gemma")
+    larger = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+    larger.resize_token_embeddings(len(AutoTokenizer.from_pretrained(folder)) + 9)
+    larger.save_pretrained(folder)
+    lane = loaded_lane("cpu:fp32", str(folder))
+    unnamed = larger.config.vocab_size - 1
+    scored = score(*scorer(lane), "r", ScoreRequest((5, 6, unnamed, 7), 1, 4, pieces=True))
+    assert scored.pieces[1] == nameless(unnamed) == f"[{unnamed}]" and nameless(unnamed) not in (scored.pieces[0], scored.pieces[2])

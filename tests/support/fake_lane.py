@@ -5,7 +5,7 @@ every answer; keyed by lane (or "*") and by model (FAKE_MODEL): load_s, first_s,
 (token numbers), say (the words to repeat), hello_s (delay before it says what it is), dies_at_start, hold_at (the token
 before which it waits, until a later script says otherwise or it is stopped), load_holds (it waits while it loads, until a later script
 says otherwise), load_fails (the sentence by which it does), fork_at (the token from which it writes
-other ids and the words fork_say), fails_on (a prompt that holds this text fails), score_fails (its sentence), score_dies, text_ids (what a text is turned into),
+other ids and the words fork_say), fails_on (a prompt that holds this text fails), score_fails (its sentence), score_dies, score_holds (it scores until it is stopped), text_ids (what a text is turned into),
 base (of its model), kld (what it says when it scores, repeated), margin (between its first and second choice).
 """
 
@@ -116,6 +116,11 @@ class FakeLane:
         self.script = script = self.read_script()
         if script.get("score_dies"):
             os.kill(os.getpid(), signal.SIGKILL)
+        while self.read_script().get("score_holds") and run_id not in self.stopped:
+            time.sleep(0.02)
+        if run_id in self.stopped:
+            emit(Failed(run_id, "The scoring was stopped."))
+            return
         if "score_fails" in script:
             emit(Failed(run_id, script["score_fails"]))
             return

@@ -156,7 +156,7 @@ def test_what_one_model_wrote_is_not_scored_by_another(stage, answered):
     with gr.Blocks():
         viewer = ForkViewer(answered)
     stage.engine.change_model("you/next")
-    *_, (button, shown) = viewer.show(VISITOR)
+    *_, (_, _, _, shown) = viewer.show(VISITOR)
     assert "The model was changed after this comparison" in shown.value and len(stage.lanes["auto:nf4"].sent) == 1
 
 

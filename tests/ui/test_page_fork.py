@@ -1,20 +1,23 @@
-"""The fork viewer in headless Chromium over fake lanes: colours with values, the fork, hostile text, a phone, and faults."""
+"""The fork viewer in headless Chromium over fake lanes: colours, values by click and key, how far it is and its stop, why not, hostile text, faults."""
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 
 from inference.errors import InferenceError
+from inference.events import Request
 from inference.progress import Progress
 from tests.support.fakes import Stage
+from tests.support.records import ended
 from ui import fork
-from ui.fork import ForkViewer
+from ui.fork import AFTER, NO_PAIR, ForkViewer
+from ui.fork_box import BUTTON, STOP
 from ui.handlers import Page
-
-BUTTON = "What did 4 bits cost here?"
 
 
 def compare_and_press(tab, fake_app, **script):
@@ -48,22 +51,65 @@ def viewer(tab, fake_app):
     return compare_and_look(tab, fake_app, cpu_nf4={"fork_at": 6})
 
 
-def test_each_token_has_its_value_beside_its_colour(viewer):
-    tokens = viewer.locator(".fork-text:not(.continuation) .token")
-    assert tokens.count() == 12
-    assert [tokens.nth(i).get_attribute("class").split()[1] for i in range(4)] == ["d0", "d1", "d2", "d3"]
-    assert "0.5 nat" in tokens.nth(2).get_attribute("title") and "other-choice" in tokens.nth(2).get_attribute("class")
-    worst = viewer.locator(".fork-table tbody tr")
-    assert worst.count() == 10 and "2 nat" in worst.first.text_content()
+def options(viewer):
+    return viewer.get_by_role("option")
 
 
-def test_the_first_fork_is_marked_with_both_continuations_and_both_lists(viewer):
-    assert viewer.locator(".fork-text:not(.continuation) .first-fork").text_content() == "korma "
+def panel(viewer):
+    """What the panel says, without the marks that keep a direction."""
+    return viewer.locator(".fork-panel").inner_text().replace("\u2068", "").replace("\u2069", "")
+
+
+def test_each_token_has_its_colour_and_the_fork_both(viewer):
+    found = options(viewer)
+    assert found.count() == 12
+    assert [found.nth(i).get_attribute("class").split()[1] for i in range(4)] == ["d0", "d1", "d2", "d3"]
+    assert "other-choice" in found.nth(2).get_attribute("class")
+    assert found.nth(5).get_attribute("class") == "token d1 other-choice first-fork" and found.nth(5).text_content() == "korma "
+    shade = "([from, to]) => [from, to].map((each) => getComputedStyle(each).backgroundColor)"
+    elements = [found.nth(1).element_handle(), found.nth(5).element_handle()]
+    assert len(set(viewer.page.evaluate(shade, elements))) == 1, "the fork has its shade as well"
+
+
+def test_a_token_is_chosen_by_click_and_by_key_and_its_values_stand_under_the_text(viewer):
+    found, page = options(viewer), viewer.page
+    found.nth(2).click()
+    assert "“chicken ” token 3 of 12" in panel(viewer) and "clearly here (0.5 nat)" in panel(viewer)
+    page.keyboard.press("ArrowRight")
+    assert "“chicken ”" in panel(viewer), "moving is not choosing"
+    page.keyboard.press("Enter")
+    assert "“biryani, ” token 4 of 12" in panel(viewer) and "far here (2 nat)" in panel(viewer)
+    for key, place in (("End", 12), ("ArrowRight", 12), ("ArrowLeft", 11), ("Home", 1), ("ArrowLeft", 1)):
+        page.keyboard.press(key)
+        page.keyboard.press("Space")
+        assert f"token {place} of 12" in panel(viewer)
+    assert viewer.locator('[role=option][aria-selected="true"]').count() == viewer.locator('[role=option][tabindex="0"]').count() == 1
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.tagName") == "SUMMARY", "the text is one stop"
+
+
+def test_the_panel_stays_in_view_beside_a_long_text_and_keys_go_from_line_to_line(tab, fake_app):
+    viewer = compare_and_look(tab, fake_app, both={"say": "word\n", "kld": [0.02]})
+    options(viewer).first.click()
+    tab.page.set_viewport_size({"width": 1280, "height": 420})
+    try:
+        viewer.locator(".fork-text").evaluate("(text) => text.scrollIntoView()")
+        box = viewer.locator(".fork-panel").bounding_box()
+        assert box["y"] + box["height"] <= 421
+        tab.page.keyboard.press("ArrowDown")
+        tab.page.keyboard.press("ArrowDown")
+        tab.page.keyboard.press("ArrowUp")
+        tab.page.keyboard.press("Enter")
+        assert "token 2 of 12" in panel(viewer)
+    finally:
+        tab.page.set_viewport_size({"width": 1280, "height": 720})
+
+
+def test_the_first_fork_has_both_continuations_and_both_lists_in_the_order_of_the_lanes(viewer):
     sides = viewer.locator(".fork-sides > div")
-    assert "and a few" in sides.nth(0).text_content() and "other other" in sides.nth(1).text_content()
+    assert [sides.nth(i).locator("h4").text_content() for i in range(2)] == ["4-bit", "FP32"]
+    assert "other other" in sides.nth(0).text_content() and "and a few" in sides.nth(1).text_content()
     assert viewer.locator(".fork-sides tbody tr").count() == 10
-    words = viewer.text_content()
-    assert "part at token 6" in words and "0.7 nat before its second" in words and "near tie" not in words
 
 
 def test_its_figures_go_into_the_table(viewer, tab):
@@ -82,25 +128,17 @@ def test_its_figures_go_into_the_export_that_the_history_shows(open_tab, fake_ap
 
 def test_few_positions_get_no_verdict_and_the_words_are_neutral(viewer):
     words = viewer.text_content().lower()
-    assert "12 positions: under 200 there is no verdict" in words
+    assert "too short for a verdict: 12 of 200 positions." in words
     assert not [word for word in ("wrong", "worse", "better", "error", "damage", "bad") if word in words]
-
-
-def test_a_near_tie_is_told_as_such(tab, fake_app):
-    viewer = compare_and_look(tab, fake_app, both={"margin": 0.01}, cpu_nf4={"fork_at": 3})
-    assert "near tie (under 0.03 nat)" in viewer.text_content()
-
-
-def test_equal_answers_have_no_fork(tab, fake_app):
-    viewer = compare_and_look(tab, fake_app)
-    assert "the same, token for token" in viewer.text_content() and not viewer.locator(".first-fork").count()
 
 
 def test_hostile_text_is_shown_and_does_not_run(tab, fake_app):
     evil = "<img src=x onerror='window.hurt=1'> ${window.hurt=1} $x$ **b** "
     viewer = compare_and_look(tab, fake_app, both={"say": evil, "fork_say": evil}, cpu_nf4={"fork_at": 2})
-    assert viewer.locator(".token", has_text="${window.hurt=1}").first.text_content() == evil
-    assert not viewer.locator("img, .katex, b").count() and tab.page.evaluate("window.hurt") is None
+    assert options(viewer).first.text_content() == evil
+    options(viewer).nth(1).click()
+    assert evil.strip() in panel(viewer)
+    assert not viewer.locator("img, .katex, strong").count() and tab.page.evaluate("window.hurt") is None
 
 
 def test_a_lane_that_can_not_score_tells_its_sentence(tab, fake_app):
@@ -119,23 +157,103 @@ def test_a_new_comparison_empties_the_viewer(tab, viewer):
     tab.wait(lambda: not viewer.count() or not viewer.is_visible(), "the viewer gone")
 
 
+def test_a_scoring_says_how_far_it_is_and_stops_and_all_can_be_used_again(tab, fake_app):
+    button = compare_and_press(tab, fake_app, both={"score_holds": True})
+    shown = tab.page.locator("#fork .fork-note")
+    tab.wait(lambda: shown.count() and "Step 1 of 2: the FP32 lane reads the FP32 answer" in shown.text_content(), "how far it is")
+    assert not button.is_enabled()
+    fake_app.script(cpu_nf4={"score_holds": True})
+    tab.wait(lambda: "Step 2 of 2: the 4-bit lane reads the FP32 answer" in shown.text_content(), "the second lane")
+    stop = tab.page.get_by_role("button", name=STOP)
+    stop.click()
+    tab.wait(lambda: shown.text_content().strip() == "Stopped.", "stopped")
+    fake_app.script()
+    tab.wait(lambda: button.is_enabled() and not stop.is_visible(), "the button enabled again")
+    button.click()
+    tab.page.locator("#fork section.fork").wait_for()
+
+
+def test_the_button_says_why_it_can_not_be_used(open_tab, fake_app):
+    tab = open_tab()
+    why = tab.page.locator("#fork-why")
+    tab.wait(lambda: why.text_content().strip() == AFTER, "why not yet")
+    fake_app.script(cpu_nf4={"say": "\n"})
+    tab.send()
+    tab.wait(lambda: why.text_content().strip() == "Not possible: the 4-bit lane gave no text.", "why not at all")
+    assert not tab.page.get_by_role("button", name=BUTTON).is_enabled()
+    fake_app.script()
+    tab.wait_idle()
+    tab.send()
+    tab.wait(tab.page.get_by_role("button", name=BUTTON).is_enabled, "the button enabled")
+    assert not why.text_content().strip()
+
+
+# ---- the listeners alone
+
+
+VISITOR = SimpleNamespace(session_hash="tab")
+ANSWERED = replace(ended(5), prompt_ids=(1, 2), text="hello")
+
+
+def begun(*lanes: str, **outcomes) -> Page:
+    """A page whose visitor has a comparison that ended so."""
+    stage = Stage(lanes or ("cpu:nf4", "cpu:fp32"))
+    page = Page(stage.engine, lambda: None)
+    session = page.sessions.begin("tab", stage.ask)
+    session.outcomes |= {key: outcomes.get(key.replace(":", "_"), ANSWERED) for key in session.comparison.runs}
+    return page
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        (begun(), ""),
+        (begun("cpu:fp32"), NO_PAIR),
+        (begun("cuda:bf16", "cpu:fp32"), NO_PAIR),
+        (begun(cpu_fp32=Progress(0.0)), "Not possible: the FP32 lane gave no text."),
+        (begun(cpu_fp32=Progress(0.0), cpu_nf4=Progress(0.0)), "Not possible: the FP32 and the 4-bit lane gave no text."),
+        (begun("cuda:nf4", "cpu:nf4", "cpu:fp32", cuda_nf4=Progress(0.0)), ""),
+    ],
+)
+def test_why_not_is_a_sentence_and_one_4_bit_answer_is_enough(page, why):
+    viewer = ForkViewer(page)
+    assert viewer.why_not(page.sessions.get("tab")) == why
+    assert viewer.why_not(None) == (NO_PAIR if why == NO_PAIR else AFTER)
+
+
 @pytest.mark.parametrize("begins_anew", [False, True])
 def test_a_view_never_stands_under_a_comparison_that_began_while_it_was_made(monkeypatch, begins_anew):
-    stage = Stage(("cpu:nf4", "cpu:fp32"))
-    page = Page(stage.engine, lambda: None)
-    visitor = SimpleNamespace(session_hash="tab")
-    session = page.sessions.begin("tab", stage.ask)
-    session.outcomes |= {key: Progress(0.0) for key in session.comparison.runs}
+    page = begun()
 
     def score(*_, **__):
         if begins_anew:
-            page.sessions.begin("tab", stage.ask)
+            page.sessions.begin("tab", lambda: page.engine.submit(Request("again")))
         raise InferenceError("It could not be scored.")
 
     monkeypatch.setattr(fork, "one_answer", score)
-    first, last = ForkViewer(page).show(visitor)
-    assert "scoring" in str(first[1].value)
-    assert last == [gr.skip(), gr.skip()] if begins_anew else "could not be scored" in last[1].value
+    first, *_, last = ForkViewer(page).show(VISITOR)
+    assert "Step 1 of 2" in str(first[3].value)
+    assert last == [gr.skip()] * 4 if begins_anew else "could not be scored" in last[3].value
+
+
+def test_a_second_click_begins_no_second_scoring(monkeypatch):
+    page, begun_twice = begun(), []
+
+    def score(*_, watch, **__):
+        begun_twice.append(watch)
+        while True:
+            watch("cpu:fp32")
+            time.sleep(0.01)
+
+    monkeypatch.setattr(fork, "one_answer", score)
+    viewer = ForkViewer(page)
+    first = viewer.show(VISITOR)
+    next(first)
+    next(first)
+    assert list(viewer.show(VISITOR)) == [[gr.skip()] * 4]
+    viewer.stop(VISITOR)
+    *_, last = first
+    assert "Stopped." in last[3].value and len(begun_twice) == 1
 
 
 def test_a_phone_needs_no_sideways_scroll(tab, viewer):
