@@ -18,8 +18,9 @@ import gradio as gr
 from inference.errors import InferenceError
 from inference.lanes import LaneName
 from inference.progress import Progress
-from inference.quality.answers import AnswerQuality, answer_span, one_answer
+from inference.quality.answers import AnswerQuality, one_answer
 from inference.quality.scorer import REFERENCES
+from inference.score_events import MOST_POSITIONS
 from inference.status import LOADING_STATES, LaneStatus
 from ui.badge import escape
 from ui.fork_view import note, view
@@ -40,7 +41,7 @@ class Scoring:
     def __init__(self, session: Session, reference: str) -> None:
         self.session, self.reference, self.stop = session, reference, threading.Event()
         self.lane, self.step, self.since = reference, 0, time.perf_counter()
-        self.steps = 2 * len(answer_span(session.outcomes[reference]).parts())
+        self.steps = 2 * -(-session.outcomes[reference].n // MOST_POSITIONS)
 
     def __call__(self, lane: str) -> None:
         """A lane is at it; raises InferenceError where it is to stop."""
