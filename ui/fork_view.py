@@ -88,7 +88,8 @@ def _token(quality: AnswerQuality, names: Names, place: int, fork: bool, chosen:
     kinds += " other-choice" if reference.best[place] != other.best[place] else ""
     kinds += " first-fork" if fork else ""
     sign = names.sign(reference.ids[place], reference.pieces[place] or UNFINISHED)
-    label = f' aria-label="{escape(sign)}"' if sign else ""
+    unseen = sign or not reference.pieces[place].strip()
+    label = f' aria-label="{escape(names.own(reference, place))}"' if unseen else ""
     inside = f'<span class="sign">{escape(PART_SIGN if sign == PART else sign)}</span>' if sign else _shown(reference.pieces[place])
     return f'<span role="option" class="{kinds}" tabindex="{0 if chosen else -1}" aria-selected="{"true" if chosen else "false"}"{label}>{inside}</span>'
 

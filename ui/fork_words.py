@@ -25,7 +25,7 @@ END, PART = "end of answer", "part of a character"
 UNFINISHED = "\ufffd"  # what a tokenizer writes for a part of a character
 AtFork = tuple[tuple[Choice, ...], int | None, str]
 NO_FORK: AtFork = ((), None, "")
-INVISIBLE = {" ": "a space", "\n": "a line break", "\t": "a tab"}
+INVISIBLE = {"": "no text", " ": "a space", "\n": "a line break", "\n\n": "an empty line", "\t": "a tab"}
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,9 @@ class Names:
 
     def words(self, token: int, piece: str) -> str:
         """A token in a sentence: its text between quotation marks, or its sign."""
-        return self.sign(token, piece) or INVISIBLE.get(piece) or quoted(piece)
+        if sign := self.sign(token, piece):
+            return sign
+        return quoted(piece) if piece.strip() else INVISIBLE.get(piece, "white space")
 
     def own(self, scored: Scored, place: int) -> str:
         """The token of the answer at a place; one that adds nothing yet is part of a character."""
@@ -91,8 +93,9 @@ class Names:
 
 
 def quoted(text: str) -> str:
-    """A model's words between quotation marks, their direction their own, their line breaks visible."""
-    return "“\u2068" + text.replace("\n", "⏎") + "\u2069”"
+    """A model's words between quotation marks, their direction their own, their line breaks visible, no break after a mark."""
+    held = "\u00a0" + text[1:] if text.startswith(" ") else text
+    return "“\u2068" + held.replace("\n", "⏎") + "\u2069”"
 
 
 # ---- numbers

@@ -126,8 +126,8 @@ def test_an_error_below_the_digits_shown_is_not_told():
 def test_each_token_has_a_row_for_the_panel_and_one_takes_the_focus():
     shown = view(PARTED, LANES)
     assert rows(shown)[2] == [
-        "“\u2068 korma\u2069”", "token 3 of 3", "4 bits moved the prediction clearly here (0.5 nat).",
-        "“\u2068 <70>\u2069”", "67 %", "55 %", "“\u2068 korma\u2069”", "67 %", "61 %",
+        "“\u2068\u00a0korma\u2069”", "token 3 of 3", "4 bits moved the prediction clearly here (0.5 nat).",
+        "“\u2068\u00a0<70>\u2069”", "67 %", "55 %", "“\u2068\u00a0korma\u2069”", "67 %", "61 %",
     ]  # fmt: skip
     options = re.findall(r'<span role="option" class="([^"]*)" tabindex="(-?\d)" aria-selected="(\w+)"', shown)
     assert options == [("token d0", "-1", "false"), ("token d1", "-1", "false"), ("token d2 other-choice first-fork", "0", "true")]
@@ -136,15 +136,18 @@ def test_each_token_has_a_row_for_the_panel_and_one_takes_the_focus():
 
 
 def test_marks_numbers_and_parts_of_characters_are_signs_and_not_text():
-    found = quality([" hi", "", "é", "[999]", "<|pad|>", "<|im_end|>"], ids=[10, 11, 12, NAMELESS, UNKNOWN, END])
+    found = quality([" hi", "", "é", " ", "[999]", "<|pad|>", "<|im_end|>"], ids=[10, 11, 12, 13, NAMELESS, UNKNOWN, END])
     shown = view(found, LANES)
     signs = re.findall(r'aria-label="([^"]*)"><span class="sign">([^<]*)</span>', shown)
     assert signs == [("part of a character", "·"), ("token 999",) * 2, ("mark pad",) * 2, ("end of answer",) * 2]
-    assert "im_end" not in shown and [row[0] for row in rows(shown)][3] == "token 999" == rows(shown)[3][3]
-    assert nameless(NAMELESS) == "[999]"
+    assert "im_end" not in shown and [row[0] for row in rows(shown)][4] == "token 999" == rows(shown)[4][3]
+    assert nameless(NAMELESS) == "[999]" and 'aria-label="a space"> </span>' in shown
 
 
-@pytest.mark.parametrize(("piece", "told"), [(" ", "a space"), ("\n", "a line break"), ("\ufffd", "part of a character"), (" a\n", "“\u2068 a⏎\u2069”")])
+@pytest.mark.parametrize(
+    ("piece", "told"),
+    [(" ", "a space"), ("\n", "a line break"), ("   ", "white space"), ("", "no text"), ("\ufffd", "part of a character"), (" a\n", "“\u2068\u00a0a⏎\u2069”")],
+)
 def test_what_can_not_be_seen_has_a_name(piece, told):
     assert words.Names(frozenset(), frozenset()).words(10, piece) == told
 

@@ -111,7 +111,7 @@ def test_a_tab_with_an_answer_keeps_it_and_its_model_and_says_so_and_two_models_
     for lane in (LEFT, RIGHT):
         other.wait(lambda lane=lane: other.status(lane) == f"Answered by {FIRST}, before the model was changed", "what is said of the answer")
         assert "chicken" in other.answer(lane) and model_of(other, lane).startswith(FIRST)
-    other.page.get_by_role("button", name="What did 4 bits cost here?").click()
+    other.page.get_by_role("button", name="Compare the answers token by token").click()
     other.wait(lambda: "The model was changed after this comparison" in (other.page.locator("#fork").text_content() or ""), "no scoring by the next model")
     ready(app, NEXT)
     other.send()
