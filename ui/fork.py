@@ -84,12 +84,9 @@ class ForkViewer:
         reference = next((lane for lane in REFERENCES if lane in self.lanes), "")
         return reference, [lane for lane in self.lanes if LaneName.parse(lane).four_bit]
 
-    def ready(self, verdict: str, request: gr.Request) -> list[Any]:
-        """The button, usable once a comparison has its verdict, and the viewer, emptied.
-
-        A new comparison may have begun since that verdict, and what ended of it may be growing.
-        """
-        why = self.why_not(self.page.sessions.get(request.session_hash or "") if verdict else None)
+    def ready(self, request: gr.Request) -> list[Any]:
+        """The button, usable once the tab's comparison has ended, and the viewer, emptied: one has begun or ended."""
+        why = self.why_not(self.page.sessions.get(request.session_hash or ""))
         return [gr.Button(interactive=not why), gr.Button(visible=False), _why(why), gr.HTML("", visible=False)]
 
     def show(self, request: gr.Request) -> Generator[list[Any]]:

@@ -30,10 +30,10 @@ class Fork:
             self.why = gr.HTML(f'<p class="fork-why">{viewer.why_not(None) or AFTER}</p>', elem_id="fork-why")
         self.shown = gr.HTML(visible=False, elem_id="fork")
 
-    def wire(self, verdict: gr.Markdown, results: Results, history: HistoryTab) -> None:
-        """Connect its listeners."""
+    def wire(self, board: gr.HTML, results: Results, history: HistoryTab) -> None:
+        """Connect its listeners; `board` changes when a comparison begins, and when it has ended."""
         outputs = [self.button, self.stop, self.why, self.shown]
-        verdict.change(self.viewer.ready, inputs=[verdict], outputs=outputs, **QUICK)
+        board.change(self.viewer.ready, outputs=outputs, **QUICK)
         self.stop.click(self.viewer.stop, **QUICK)
         self.button.click(
             self.viewer.show, outputs=outputs, concurrency_id="fork", concurrency_limit=MOST_AT_ONCE, show_progress="hidden", api_visibility="private"

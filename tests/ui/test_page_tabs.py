@@ -130,9 +130,9 @@ def test_the_scoring_is_not_offered_for_a_comparison_that_goes_on_after_the_verd
         viewer = ForkViewer(page)
     session = page.sessions.begin("tab", lambda: page.engine.submit(Request("hi")))
     page.sessions.ended("tab", session, "cpu:nf4", ended(5))
-    assert not viewer.ready("a verdict", VISITOR)[0].interactive
+    assert not viewer.ready(VISITOR)[0].interactive
     page.sessions.ended("tab", session, "cpu:fp32", ended(10))
-    assert viewer.ready("a verdict", VISITOR)[0].interactive
+    assert viewer.ready(VISITOR)[0].interactive
 
 
 def test_what_is_kept_is_told_with_its_bounds():
