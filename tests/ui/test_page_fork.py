@@ -113,6 +113,7 @@ def test_the_first_fork_has_both_continuations_and_both_lists_in_the_order_of_th
 
 
 def test_its_figures_go_into_the_table(viewer, tab):
+    tab.page.locator("#details > button").click()
     cell = tab.page.locator("#table tr", has_text="Quality").locator("td").nth(1)
     tab.wait(lambda: "divergence, mean" in (cell.text_content() or ""), "the figures in the table")
     assert "on 12 positions of the answer (too few for a verdict)" in cell.text_content()
