@@ -15,7 +15,7 @@ from inference.units import UNKNOWN, count, seconds
 from ui.badge import about, colour, escape
 
 FIGURES = ((SPEED, "Writing speed"), (FIRST_TOKEN, "First word"), (TOTAL, "Total"), (MEMORY, "Memory"), (WEIGHTS, "Size"))
-MOST_MARKS, MOST_TICKS = 12, 6
+MOST_MARKS, MOST_TICKS = 12, 5
 LAST = 0.9  # of the axis: from there on a label stands before its mark
 
 

@@ -127,7 +127,8 @@ def percent(logprob: float) -> str:
 
 def moved(kld: float) -> str:
     """How far 4 bits moved one prediction."""
-    return f"4 bits moved the prediction {LEVELS[level(kld)]} here ({nats(kld)})."
+    how = "hardly moved the prediction" if not level(kld) else f"moved the prediction {LEVELS[level(kld)]}"
+    return f"4 bits {how} here ({nats(kld)})."
 
 
 # ---- the sentences
