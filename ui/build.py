@@ -26,7 +26,7 @@ from ui.handlers import Page
 from ui.history_tab import HistoryTab
 from ui.model_box import ModelBox
 from ui.preview import preview
-from ui.prompts_tab import PromptsTab
+from ui.prompts_tab import EXAMPLES, PromptsTab
 from ui.results import Results
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,6 +104,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "footer_links": ["api"],
         "run_history": False,
         "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 5 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else
+        "allowed_paths": [str(EXAMPLES)],  # the sample file, wherever the page was started from
         "server_name": settings.host,
         "server_port": settings.port or None,
         "share": settings.share or None,
@@ -132,7 +133,7 @@ def _wire(
                  *[column.stop for column in columns], *[column.answer for column in columns]], **QUICK,
     )  # fmt: skip
     begun.success(results.hide, outputs=results.outputs[:2], **QUICK)
-    history.wire(QUICK)
+    history.wire(QUICK, [asked.prompt, *asked.settings])
     over = [board_box.board, asked.send, board_box.again, board_box.go_on]
     for lane, column in zip(page.lanes, columns, strict=True):
         # "multiple": the next comparison may begin a moment before the browser has seen this branch end.

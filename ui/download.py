@@ -23,9 +23,9 @@ _SAVE = """(text, file) => {
 class Download:
     """A button, usable once `ready` says so, and the hidden parts that carry a text with its file's name to the browser."""
 
-    def __init__(self, name: str, **looks: Any) -> None:
+    def __init__(self, name: str, label: str = "Download", interactive: bool = False, **looks: Any) -> None:
         self._name = name
-        self.button = gr.Button("Download", interactive=False, **looks)
+        self.button = gr.Button(label, interactive=interactive, **looks)
         self._text = gr.Textbox(visible="hidden", show_label=False)
         self._file = gr.Textbox(visible="hidden", show_label=False)
 

@@ -1,48 +1,44 @@
 """The tab "Prompts file": every prompt on every lane, a row as each is done, a stop that keeps what is done.
 
-In: an uploaded file and the settings. Out: progress, rows, medians, and the export of the series. The series runs in a
-thread of its own; the listener only looks at it, twice a second, and ends it when nobody looks any more.
+In: an uploaded file and the settings. Out: progress, who won, rows, and the export of the series. A listener only looks at the
+series, twice a second, and ends it when nobody looks any more; what it shows is drawn in `series_view.py`.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from inference.engine.compare import names
+from inference.child import ROOT
 from inference.errors import InferenceError
 from inference.events import MAX_NEW_TOKENS_LIMIT, Request
-from inference.progress import Progress
 from inference.record.export import dump, to_csv
 from inference.series import table
-from inference.series.prompts import KINDS, read_prompts
+from inference.series.prompts import KINDS, LeftOut, Prompt, read_prompts
 from inference.series.series import Series
-from inference.units import size
+from inference.units import count, size
+from ui import series_view, watched
 from ui.api import whole
-from ui.badge import escape
 from ui.download import FORMAT_CHOICES, Download, ready
-from ui.handlers import FAULT, Page
+from ui.handlers import Page
 from ui.tabs import Tabs, bytes_of
+from ui.watched import Watched, alert, said
 
-log = logging.getLogger(__name__)
-LOOK_S = 0.5
 MOST_PROMPTS = 1000
-MOST_ROWS = 50  # sent anew after each prompt while a file runs
-MOST_BYTES = 32 * 2**20  # of one tab's prompts and answers
-FULL = f"A tab keeps {size(MOST_BYTES)} of them: download these, then run the rest of the file."
-ABOUT = (
-    "Upload a **txt** file (a prompt a line), or **csv** or **jsonl** with `prompt` and, if you like, `expected`. Each prompt is answered by every lane, "
-    "greedily, in the chat format, after warm-ups that are not counted. A line that can't be used is named and left out. "
-    f"The file is deleted from the server within two hours; the rows, up to {size(MOST_BYTES)} of them, are kept in its memory until you close or "
+EXAMPLES = ROOT / "examples"
+SAMPLE = EXAMPLES / "waiter.csv"
+ABOUT = "Ask every prompt of a file on every lane: one row a prompt with all answers side by side, then who won over all of them."
+FORMAT = "txt: a prompt a line. csv or jsonl: prompt and, if you like, expected."
+NO_FILE = "Choose a file, or use the sample: 18 orders and questions for a waiter, 16 of them with an expected answer."
+KEPT = (
+    "All prompts are asked greedily, in the chat format, after warm-ups that are not counted. "
+    f"The file is deleted from the server within two hours; the rows, up to {size(watched.MOST_BYTES)} of them, are kept in its memory until you close or "
     "reload this tab, or until tabs used after it need the room."
 )
-WIDTHS = {"line": "60px", "prompt": "260px", "first token": "110px", "answer": "340px"}
+STILL_RUNNING = "A file is still running here. Wait for it, or stop it first."
 MODES = [("Automatic", "auto"), ("Together", "together"), ("In turn", "in-turn")]
 
 
@@ -52,33 +48,58 @@ class PromptsTab:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.series: Tabs[Series] = Tabs()
-        gr.Markdown(ABOUT)
-        with gr.Row():
-            self.file = gr.File(label="Prompts file", file_types=list(KINDS), height=140, scale=2, min_width=280, elem_id="prompts-file")
-            with gr.Column(min_width=240):
+        gr.Markdown(ABOUT, elem_id="series-about")
+        with gr.Row(elem_id="series-ask"):
+            with gr.Column(scale=3, min_width=280):
+                self.file = gr.File(label=FORMAT, file_types=list(KINDS), height=150, elem_id="prompts-file")
+                with gr.Row(elem_id="series-sample"):
+                    self.sample = gr.Button("Use the sample file", size="sm", min_width=130, elem_id="sample-use")
+                    self.save = Download("sample", label="Download the sample", size="sm", interactive=True, min_width=130, elem_id="sample-save")
+            with gr.Column(scale=2, min_width=260):
                 self.tokens = gr.Number(50, label="Max new tokens for each", minimum=1, maximum=MAX_NEW_TOKENS_LIMIT)
                 self.mode = gr.Radio(MODES, value="auto", label="Mode for each")
-        with gr.Row(elem_id="series-buttons"):
-            self.start = gr.Button("Run the file", variant="primary", elem_id="series-run")
-            self.stop = gr.Button("Stop and keep", interactive=False, elem_id="series-stop")
-        self.progress = gr.HTML(elem_id="series-progress")
-        self.medians = gr.Markdown(sanitize_html=True, latex_delimiters=[], elem_id="series-medians")
-        self.rows = gr.Dataframe(
-            visible=False, datatype="str", interactive=False, wrap=True, max_height=460, elem_id="series-rows", label="Prompts", buttons=[]
-        )
-        with gr.Row():
+                with gr.Row(elem_id="series-buttons"):
+                    self.start = gr.Button("Run the file", variant="primary", interactive=False, elem_id="series-run", min_width=120)
+                    self.stop = gr.Button("Stop and keep", interactive=False, elem_id="series-stop", min_width=120)
+        self.progress = gr.HTML(said(NO_FILE), elem_id="series-progress")
+        self.summary = gr.HTML(elem_id="series-medians")
+        with gr.Row(visible=False, elem_id="series-view") as self.view:
+            self.only = gr.Radio(series_view.ONLY, value="all", label="Rows to show", show_label=False, container=False, min_width=260)
+            self.place = gr.HTML(elem_id="series-place")
+            self.back = gr.Button("Earlier rows", size="sm", visible=False, min_width=110)
+            self.on = gr.Button("Later rows", size="sm", visible=False, min_width=110)
+        self.rows = gr.HTML(elem_id="series-rows")
+        self.at = gr.State(0)
+        with gr.Row(elem_id="series-export"):
             self.format = gr.Radio(FORMAT_CHOICES, value="csv", label="Export as", min_width=260)
             self.download = Download("prompts", elem_id="series-download", min_width=160)
+        gr.Markdown(KEPT, elem_id="series-kept")
+        self._paged: list[Any] = [self.rows, self.at, self.place, self.back, self.on]
+        self.shown: list[Any] = [self.progress, self.summary, self.view, self.only, *self._paged, self.start, self.stop, self.download.button]
 
     def wire(self, quick: dict[str, Any], at_once: int) -> None:
         """Connect the tab's listeners."""
+        self.file.change(self.look, inputs=[self.file], outputs=self.shown, **quick)
+        self.sample.click(lambda: str(SAMPLE), outputs=[self.file], **quick)
+        self.save.wire(lambda: [SAMPLE.read_text("utf-8"), SAMPLE.name], [])
         self.start.click(
-            self.run, inputs=[self.file, self.tokens, self.mode],
-            outputs=[self.progress, self.medians, self.rows, self.start, self.stop, self.download.button],
+            self.run, inputs=[self.file, self.tokens, self.mode], outputs=self.shown,
             concurrency_id="series", concurrency_limit=at_once, show_progress="hidden", api_visibility="private",
         )  # fmt: skip
         self.stop.click(self.end, **quick)
+        for button, step in ((self.back, -1), (self.on, 1)):
+            button.click(self._turn(step), inputs=[self.at, self.only], outputs=self._paged, **quick)
+        self.only.input(self._turn(None), inputs=[self.at, self.only], outputs=self._paged, **quick)
         self.download.wire(self.export, [self.format])
+
+    def _turn(self, step: int | None) -> Any:
+        """A listener that shows the page `step` further on, the first where it is None."""
+
+        def turn(at: int, only: str, request: gr.Request) -> list[Any]:
+            series = self.series.get(request.session_hash or "")
+            return paged(series, 0 if step is None else at + step, only) if series else [gr.skip()] * len(self._paged)
+
+        return turn
 
     def end(self, request: gr.Request) -> None:
         """Stop the tab's series at its next token; what is done is kept. Never waits."""
@@ -95,29 +116,57 @@ class PromptsTab:
         series = self.series.get(request.session_hash or "")
         return self.download.named(in_format(series, format) if series and series.records else "", format)
 
-    def run(self, path: str | None, max_new_tokens: Any, mode: str, request: gr.Request) -> Generator[list[Any]]:
-        """Answer the file's prompts: progress, medians, rows, Run, Stop and Download, twice a second and at the end."""
+    def look(self, path: str | None, request: gr.Request) -> list[Any]:
+        """A file was chosen or taken away: what is in it, and whether it can be run; what is shown of an earlier one goes where it is refused."""
         tab = request.session_hash or ""
+        before = self.series.get(tab)
+        if before and not before.stop.is_set():
+            return [gr.skip()] * len(self.shown)
+        if not path:
+            return self._only(gr.skip() if before else said(NO_FILE), can_run=False)
+        try:
+            return self._only(said(in_it(Path(path).name, *read_prompts(Path(path), MOST_PROMPTS))), can_run=True)
+        except InferenceError as error:
+            return self._refuse(str(error), tab)
+
+    def _only(self, progress: Any, can_run: bool) -> list[Any]:
+        return [progress, *[gr.skip()] * (len(self.shown) - 4), gr.Button(interactive=can_run), gr.skip(), gr.skip()]
+
+    def _refuse(self, sentence: str, tab: str) -> list[Any]:
+        """The sentence, and nothing left of an earlier file."""
+        self.series.drop(tab)
+        return [alert(sentence), *_nothing(), gr.Button(interactive=False), gr.Button(interactive=False), ready(False)]
+
+    def run(self, path: str | None, max_new_tokens: Any, mode: str, request: gr.Request) -> Generator[list[Any]]:
+        """Answer the file's prompts: all that is `shown`, twice a second and at the end."""
+        tab = request.session_hash or ""
+        before = self.series.get(tab)
+        if before and not before.stop.is_set():
+            yield [alert(STILL_RUNNING), *[gr.skip()] * (len(self.shown) - 1)]
+            return
         try:
             series, asked = self._accept(path, max_new_tokens, tab)
         except InferenceError as error:
-            yield [f'<p role="alert" class="sentence">{escape(str(error))}</p>', *[gr.skip()] * 5]
+            yield self._refuse(str(error), tab)[:-3] + [gr.Button(interactive=bool(path)), gr.skip(), ready(False)]
             return
-        watch = Watched(self.page, series, asked, mode)
+        watch = Watched(self.page.engine, series, asked, mode)
         try:
-            yield [watch.line(), "", gr.Dataframe(visible=False), gr.Button(interactive=False), gr.Button(interactive=True), ready(False)]
-            shown = 0
-            while watch.running():
-                self.series.resize(tab, series, watch.size)
-                new = len(series.records) > shown
-                shown = len(series.records)
-                last = [rows(series, MOST_ROWS), gr.skip(), gr.skip(), ready(True)] if new else [gr.skip()] * 4
-                yield [watch.line(), gr.skip(), *last]
-            self.series.resize(tab, series, watch.size)
-            last = [gr.Button(interactive=True), gr.Button(interactive=False), ready(series.records)]
-            yield [watch.line(), _medians(series), rows(series), *last]
+            yield [watch.line(), *_nothing(), gr.Button(interactive=False), gr.Button(interactive=True), ready(False)]
+            yield from self._follow(watch, series, tab)
         finally:
             series.stop.set()
+
+    def _follow(self, watch: Watched, series: Series, tab: str) -> Generator[list[Any]]:
+        shown, same = 0, [gr.skip()] * (len(self.shown) - 1)
+        while watch.running():
+            self.series.resize(tab, series, watch.size)
+            new, shown = len(series.records) - shown, len(series.records)
+            yield [watch.line(), *([gr.skip(), gr.skip(), gr.skip(), *paged(series, None), gr.skip(), gr.skip(), ready(True)] if new else same)]
+        self.series.resize(tab, series, watch.size)
+        judged = any(prompt.expected for prompt in series.prompts)
+        view = [gr.Row(visible=bool(series.records)), gr.Radio(series_view.ONLY if judged else series_view.ONLY[:-1], value="all")]
+        last = [gr.Button(interactive=True), gr.Button(interactive=False), ready(series.records)]
+        yield [watch.line(), series_view.summary(series), *view, *paged(series, 0), *last]
 
     def _accept(self, path: str | None, max_new_tokens: Any, tab: str) -> tuple[Series, Request]:
         if not path:
@@ -125,13 +174,29 @@ class PromptsTab:
         prompts, skipped = read_prompts(Path(path), MOST_PROMPTS)
         request = Request(max((prompt.text for prompt in prompts), key=len), max_new_tokens=whole(max_new_tokens, "Max new tokens"))
         request.check()
-        before = self.series.get(tab)
-        if before and not before.stop.is_set():
-            raise InferenceError("A file is still running here. Wait for it, or stop it first.")
         self.page.start()
         series = Series(prompts, skipped)
         self.series.put(tab, series, bytes_of(prompts))
         return series, request
+
+
+def in_it(name: str, prompts: list[Prompt], left_out: LeftOut) -> str:
+    """What a file holds, in a sentence or two."""
+    hoped = sum(prompt.expected is not None for prompt in prompts)
+    words = f"{name}: {count(len(prompts), 'prompt')}" + (f", {hoped} with an expected answer." if hoped else ".")
+    return " ".join([words, *left_out.words()])
+
+
+def paged(series: Series, page: int | None, only: str = "all") -> list[Any]:
+    """A page of rows, its number, where it stands, and the buttons to the pages beside it."""
+    found = series_view.rows(series, page, only)
+    back, on = (gr.Button(interactive=there, visible=found.pages > 1) for there in (found.page > 0, found.page + 1 < found.pages))
+    return [found.html, found.page, f'<p role="status">{found.words}</p>', back, on]
+
+
+def _nothing() -> list[Any]:
+    """No summary, no rows, no way through them."""
+    return ["", gr.Row(visible=False), gr.skip(), "", 0, "", gr.skip(), gr.skip()]
 
 
 def in_format(series: Series, format: str) -> str:
@@ -139,73 +204,3 @@ def in_format(series: Series, format: str) -> str:
     if format == "markdown":
         return table.markdown(series)
     return to_csv(series.records) if format == "csv" else dump(series.as_json())
-
-
-def rows(series: Series, most: int = MOST_PROMPTS) -> Any:
-    """The table of the last `most` prompts that are done; nothing changes while none is."""
-    records = list(series.records)  # the series may be going on
-    shown = records[-most:]
-    if not shown:
-        return gr.skip()
-    heads = table.prompt_heads(list(shown[0].lanes))
-    return gr.Dataframe(
-        value=[table.prompt_cells(record) for record in shown],
-        headers=heads,
-        visible=True,
-        label="Prompts" if len(shown) == len(records) else f"The last {len(shown)} prompts; all of them at the end",
-        column_widths=[WIDTHS.get(head.split(": ")[-1], "100px") for head in heads],
-    )
-
-
-def _medians(series: Series) -> str:
-    return "\n\n".join([*table.median_markdown(series), *series.skipped.words()])
-
-
-class Watched:
-    """A series in a thread of its own, and how far it is in words."""
-
-    def __init__(self, page: Page, series: Series, request: Request, mode: str) -> None:
-        self._page, self._series, self._error, self._full = page, series, "", ""
-        self.size = bytes_of(series.prompts)  # bytes, each record counted once
-        self._lanes: dict[str, str] = {}
-        self._began = time.monotonic()
-        self._thread = threading.Thread(target=self._run, args=(request, mode), name="series", daemon=True)
-        self._thread.start()
-
-    def _run(self, request: Request, mode: str) -> None:
-        try:
-            for record in self._series.run(self._page.engine, request, mode, on_progress=self._note):
-                self.size += bytes_of(record)
-                if self.size > MOST_BYTES:
-                    self._full = FULL
-                    self._series.stop.set()
-        except InferenceError as error:
-            self._error = str(error)
-        except Exception:
-            log.exception("a series failed")
-            self._error = FAULT
-
-    def _note(self, lane: str, progress: Progress) -> None:
-        self._lanes[lane] = progress.phase
-
-    def running(self) -> bool:
-        """Whether it goes on; waits a moment to find out."""
-        self._thread.join(LOOK_S)
-        return self._thread.is_alive()
-
-    def line(self) -> str:
-        """The progress bar with its words."""
-        if self._error:
-            return f'<p role="alert" class="sentence">{escape(self._error)}</p>'
-        total, done = len(self._series.prompts), len(self._series.records)
-        if self._thread.is_alive():
-            stopping = "Stopping; " if self._series.stop.is_set() else ""
-            known = names(self._page.engine)
-            lanes = ", ".join(f"{known[lane]} {phase}" for lane, phase in list(self._lanes.items())) or "warming up"
-            words, detail = f"{stopping}{done} of {total} prompts done", f"{lanes} · {time.monotonic() - self._began:.0f} s"
-        else:
-            words, detail = f"{table.how_far(self._series)} {self._full}".strip(), f"{time.monotonic() - self._began:.0f} s"
-        return (
-            f'<progress max="{total}" value="{done}" aria-label="Prompts done"></progress>'
-            f'<div class="status"><span role="status" aria-live="polite">{escape(words)}</span><span class="clock" aria-hidden="true">{escape(detail)}</span></div>'
-        )

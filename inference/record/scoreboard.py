@@ -132,7 +132,7 @@ def caveat(record: Record) -> str:
         parts.append(f"Of the speed, the device makes {_effect(record.verdict.device_effect)} and 4 bits make {_effect(record.verdict.precision_effect)}.")
     elif not one_device:
         parts.append("Device and precision differ at once: the speed is not the quantization's doing alone.")
-    runs = [lane.ended_runs[-1] for lane in lanes]
+    runs = [run for lane in lanes for run in lane.ended_runs]
     if any(run.finish_reason == "length" for run in runs):
         parts.append(f"Cut at {record.request.max_new_tokens} tokens.")
     if any(run.alone is False for run in runs):

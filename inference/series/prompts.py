@@ -1,7 +1,8 @@
 """A file of prompts -> its rows with their line numbers, and the lines that can't be used, each with its reason.
 
 txt: a prompt a line. csv: a column `prompt`, optionally `expected`. jsonl: an object a line with the same keys. UTF-8.
-Empty lines are no rows. Of the lines left out the first few are kept, the others counted. Knows no engine and no model.
+Empty lines of a txt or jsonl are no rows; a blank row of a csv is told, but for those at its end. Of the lines left out the first few are
+kept, the others counted. Knows no engine and no model.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ KINDS = (".txt", ".csv", ".jsonl")
 MOST_BYTES = 10 * 2**20
 MOST_TOLD = 20
 NOT_UTF8 = "not UTF-8 text"
+BLANK = "the row is blank"
 MORE_CELLS = "more cells than the header has; put quotes around the prompt"
 HALF_CHARACTER = "it holds half a character (a lone surrogate), which is no text"
 
@@ -150,16 +152,16 @@ def _jsonl(data: bytes) -> Iterator[Prompt | Skipped]:
 
 
 def _csv(data: bytes) -> Iterator[Prompt | Skipped]:
-    reader = csv.reader(_text(data, ""), strict=True)
+    reader = csv.reader(_text(data.rstrip(), ""), strict=True)
     end = 0
     header: list[str] = []
     try:
         for cells in reader:
             begin, end = end + 1, reader.line_num
-            if not any(cell.strip() for cell in cells):
-                continue
+            blank = not any(cell.strip() for cell in cells)
             if header:
-                yield _csv_row(begin, header, cells)
+                yield Skipped(begin, BLANK) if blank else _csv_row(begin, header, cells)
+            if header or blank:
                 continue
             header = [cell.strip().lower() for cell in cells]
             if "prompt" not in header:

@@ -18,7 +18,7 @@ from inference.engine.engine import Engine
 from inference.events import Request
 from inference.record.export import as_json, plain
 from inference.record.model import Record, Row, RunFigures, RunRecord
-from inference.series.expected import is_right
+from inference.series.expected import WAYS, is_right
 from inference.series.prompts import LeftOut, Prompt
 from inference.timing import WARM_UP_TOKENS
 
@@ -79,7 +79,7 @@ class Series:
 
 @dataclass(frozen=True)
 class LaneMedians:
-    """A lane over all prompts: its figures over the `n` runs that count, how many failed, and how many answers are as expected."""
+    """A lane over all prompts: its figures over the `n` runs that count, how many failed, and of its `expected` answers how many are just so, and how many hold it."""
 
     median: RunFigures
     min: RunFigures
@@ -88,6 +88,7 @@ class LaneMedians:
     failed: int
     expected: int
     as_expected: int
+    hold_expected: int
 
 
 def medians(records: Sequence[Record]) -> dict[str, LaneMedians]:
@@ -101,8 +102,10 @@ def medians(records: Sequence[Record]) -> dict[str, LaneMedians]:
 
 def _medians(runs: Sequence[tuple[RunRecord, str | None]]) -> LaneMedians:
     counted = [run for run, _ in runs if run.counted]
-    judged = [is_right(run.text, expected, "exact") for run, expected in runs if expected and run.counted]
+    judged = [(run.text, expected) for run, expected in runs if expected and run.counted]
+    right = {way: sum(is_right(text, expected, way) for text, expected in judged) for way in WAYS}
     return LaneMedians(
         median=RunFigures.over(counted, statistics.median), min=RunFigures.over(counted, min), max=RunFigures.over(counted, max),
-        n=len(counted), failed=sum(run.finish_reason == "failed" for run, _ in runs), expected=len(judged), as_expected=sum(judged),
+        n=len(counted), failed=sum(run.finish_reason == "failed" for run, _ in runs), expected=len(judged),
+        as_expected=right["exact"], hold_expected=right["contains"],
     )  # fmt: skip

@@ -5,13 +5,13 @@ In: records with their `row`, as `series.py` gives them. Knows no engine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from inference.record import grid
 from inference.record.figures import OF_A_RUN
 from inference.record.model import Record, RunRecord
+from inference.record.scoreboard import caveat
 from inference.series.expected import is_right
-from inference.series.series import Series, medians
+from inference.series.overall import facts, lane_titles, overall
+from inference.series.series import LaneMedians, Series, medians
 from inference.units import UNKNOWN
 
 MOST_WORDS = 60
@@ -24,9 +24,9 @@ def short(text: str, most: int = MOST_WORDS) -> str:
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
-def prompt_heads(lanes: Sequence[str]) -> list[str]:
-    """The heads of `prompt_cells`."""
-    return ["line", "prompt", *(f"{lane}: {word}" for lane in lanes for word in (*FIGURE_HEADS, "answer"))]
+def prompt_heads(record: Record) -> list[str]:
+    """The heads of `prompt_cells` of the record's lanes."""
+    return ["line", "prompt", *(f"{title}: {word}" for title in lane_titles(record).values() for word in (*FIGURE_HEADS, "answer"))]
 
 
 def prompt_cells(record: Record) -> list[str]:
@@ -64,12 +64,26 @@ def median_rows(series: Series) -> list[list[str]]:
         for figure in OF_A_RUN:
             middle, low, high = (figure.words(getattr(each, figure.key)) for each in (found.median, found.min, found.max))
             cells.append(f"{middle} ({low} - {high})" if found.n > 1 and middle != UNKNOWN else middle)
-        judged = f"{found.as_expected} of {found.expected}" if found.expected else UNKNOWN
-        rows.append([*cells, str(found.n), str(found.failed), judged])
+        rows.append([*cells, str(found.n), str(found.failed), as_expected(found)])
     return rows
 
 
+def as_expected(found: LaneMedians) -> str:
+    """How many answers are as expected: "3 of 20", and how many only hold it."""
+    if not found.expected:
+        return UNKNOWN
+    more = found.hold_expected - found.as_expected
+    return f"{found.as_expected} of {found.expected}" + (f", {more} more hold it" if more else "")
+
+
 MEDIAN_HEADS = ["lane", *(f"{head}, median" for head in FIGURE_HEADS), "n", "failed", "as expected"]
+
+
+def verdict_lines(series: Series) -> list[str]:
+    """Who won over all prompts, a line a fact; what must be said beside it last."""
+    told = facts(series.records, medians(series.records))
+    lines = [f"{fact.title}: {fact.words}{f' ({fact.numbers})' if fact.numbers else ''}" for fact in told]
+    return [*lines, *filter(None, [caveat(overall(series.records))])] if told else []
 
 
 def how_far(series: Series) -> str:
@@ -83,20 +97,19 @@ def how_far(series: Series) -> str:
 
 
 def text(series: Series) -> str:
-    """The series for a terminal."""
-    heads = prompt_heads(list(series.records[0].lanes)) if series.records else []
-    tables = [[heads, *map(prompt_cells, series.records)], [MEDIAN_HEADS, *median_rows(series)]] if heads else []
-    return "\n\n".join([*map(grid.text, tables), how_far(series)])
-
-
-def median_markdown(series: Series) -> list[str]:
-    """The medians by lane as a Markdown table, in a list that is empty while nothing is done."""
-    return [grid.markdown([MEDIAN_HEADS, *median_rows(series)])] if series.records else []
+    """The series for a terminal: who won, the medians, every prompt's row, how far it came."""
+    if not series.records:
+        return how_far(series)
+    rows = [prompt_heads(series.records[-1]), *map(prompt_cells, series.records)]
+    parts = ["\n".join(verdict_lines(series)), grid.text([MEDIAN_HEADS, *median_rows(series)]), grid.text(rows), how_far(series)]
+    return "\n\n".join(filter(None, parts))
 
 
 def markdown(series: Series) -> str:
-    """The whole series: medians, every prompt's row, the lines left out."""
-    parts = ["## Prompts, measured", *median_markdown(series), how_far(series)]
+    """The whole series: who won, the medians, how far it came, every prompt's row, the lines left out."""
+    parts = [how_far(series)]
     if series.records:
-        parts.append(grid.markdown([prompt_heads(list(series.records[0].lanes)), *map(prompt_cells, series.records)]))
-    return "\n\n".join([*parts, *series.skipped.words()]) + "\n"
+        rows = [prompt_heads(series.records[-1]), *map(prompt_cells, series.records)]
+        won = "\n".join(f"- {grid.escape(line)}" for line in verdict_lines(series))
+        parts = [won, grid.markdown([MEDIAN_HEADS, *median_rows(series)]), how_far(series), grid.markdown(rows)]
+    return "\n\n".join(filter(None, ["## Prompts, measured", *parts, *series.skipped.words()])) + "\n"

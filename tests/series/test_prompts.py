@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 
 from inference.errors import InferenceError
-from inference.series.prompts import MORE_CELLS, MOST_TOLD, Prompt, Skipped, read_prompts
+from inference.series.prompts import BLANK, MORE_CELLS, MOST_TOLD, Prompt, Skipped, read_prompts
 
 
 def read(tmp_path, name, data):
@@ -51,7 +51,13 @@ def test_a_blank_expected_is_no_expectation(tmp_path):
 def test_csv_rows_know_the_line_they_begin_on(tmp_path):
     prompts, skipped = read(tmp_path, "a.csv", 'expected,Prompt\nx,"two\nlines"\n,plain\ny,\n,\nz,"quoted, comma"\n')
     assert prompts == [Prompt(2, "two\nlines", "x"), Prompt(4, "plain"), Prompt(7, "quoted, comma", "z")]
-    assert skipped.rows == [Skipped(5, "the prompt is empty")]
+    assert skipped.rows == [Skipped(5, "the prompt is empty"), Skipped(6, BLANK)]
+
+
+def test_a_blank_row_between_others_is_told_and_those_at_the_end_are_none(tmp_path):
+    prompts, skipped = read(tmp_path, "a.csv", "prompt\none\n\n  \ntwo\n\n \n")
+    assert prompts == [Prompt(2, "one"), Prompt(5, "two")]
+    assert skipped.rows == [Skipped(3, BLANK), Skipped(4, BLANK)]
 
 
 def test_a_csv_row_with_more_cells_than_the_header_is_told_and_not_cut(tmp_path):

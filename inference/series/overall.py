@@ -1,0 +1,66 @@
+"""All records of a series -> who won over all of them, in the scoreboard's own facts, and how the lanes are called there.
+
+In: records of one set of lanes. Out: one record that holds all their runs, facts, names. Knows no engine and no page.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from inference.lanes import DEVICES, LaneName, plain_title
+from inference.record import scoreboard
+from inference.record.model import LaneRecord, Record, RunFigures
+from inference.record.scoreboard import Fact
+from inference.record.verdict import verdict
+from inference.series.series import LaneMedians
+
+
+def lane_titles(record: Record) -> dict[str, str]:
+    """Each lane as a heading for everybody: "4-bit (NF4)", and with its device where two are of one precision."""
+    precisions = {name: lane.precision or LaneName.parse(name).precision for name, lane in record.lanes.items()}
+    plain = {name: plain_title(precision) for name, precision in precisions.items()}
+    devices = {name: DEVICES.get(lane.device or LaneName.parse(name).device, "") for name, lane in record.lanes.items()}
+    alike = {name for name in plain if list(plain.values()).count(plain[name]) > 1}
+    return {name: f"{title}, {devices[name]}" if name in alike and devices[name] else title for name, title in plain.items()}
+
+
+def overall(records: Sequence[Record]) -> Record:
+    """The last record with each lane's runs of all of them, and the figures over these; its verdict on the answers is of the last prompt."""
+    lanes = {name: _over_all(lane, [record.lanes[name] for record in records if name in record.lanes]) for name, lane in records[-1].lanes.items()}
+    return replace(records[-1], lanes=lanes, verdict=verdict(lanes))
+
+
+def _over_all(last: LaneRecord, each: Sequence[LaneRecord]) -> LaneRecord:
+    runs = tuple(run for lane in each for run in lane.runs)
+    counted = [run for run in runs if run.counted]
+    loaded = next((lane for lane in reversed(each) if lane.precision), last)
+    median, low, high = (RunFigures.over(counted, way) for way in (statistics.median, min, max))
+    return replace(loaded, runs=runs, n=len(counted), median=median, min=low, max=high)
+
+
+def facts(records: Sequence[Record], medians: dict[str, LaneMedians]) -> tuple[Fact, ...]:
+    """Who is faster over all prompts, how many answers are the same, and how many hold what was expected; empty but for two lanes."""
+    if not records:
+        return ()
+    whole = overall(records)
+    figures = scoreboard.facts(whole)[:-1]
+    return (*figures, *_same(records), *_right(whole, medians)) if figures else ()
+
+
+def _same(records: Sequence[Record]) -> list[Fact]:
+    held = [pair.first_divergence is None for record in records for pair in record.verdict.pairs]
+    if len(held) == sum(held):
+        return [Fact(scoreboard.TITLES[-1], f"All {len(held)} the same" if len(held) > 1 else "The same")]
+    return [Fact(scoreboard.TITLES[-1], f"{sum(held)} of {len(held)} the same")]
+
+
+def _right(whole: Record, medians: dict[str, LaneMedians]) -> list[Fact]:
+    judged = {name: found for name, found in medians.items() if found.expected}
+    if not judged:
+        return []
+    most = max(found.hold_expected / found.expected for found in judged.values())
+    best = [name for name, found in judged.items() if found.hold_expected / found.expected == most]
+    told = ", ".join(f"{scoreboard.name(whole, name)} {found.hold_expected} of {found.expected}" for name, found in judged.items())
+    return [Fact("As expected", told, best[0] if len(best) == 1 < len(judged) else None)]
