@@ -18,7 +18,7 @@ from inference.lanes import LaneName, short_word
 from inference.progress import Progress
 from inference.series import table
 from inference.series.series import Series
-from inference.units import size
+from inference.units import seconds, size
 from ui.badge import escape
 from ui.handlers import FAULT
 from ui.tabs import bytes_of
@@ -43,11 +43,11 @@ def said(words: str) -> str:
     return f'<p role="status" class="sentence">{escape(words)}</p>'
 
 
-def left(seconds: float) -> str:
+def left(span_s: float) -> str:
     """About how long something takes: "5 s", "40 s", "3 min", "1 h 20 min"."""
-    if seconds < 57.5:
-        return f"{max(5, 5 * round(seconds / 5))} s"
-    minutes = round(seconds / 60)
+    if span_s < 57.5:
+        return f"{max(5, 5 * round(span_s / 5))} s"
+    minutes = round(span_s / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
@@ -124,4 +124,4 @@ class Watched:
 
     def _over(self) -> tuple[str, str, str]:
         words = f"{table.how_far(self._series)} {self._full}".strip()
-        return words, words, f"took {left(self._clock() - self._began)}"
+        return words, words, f"took {seconds(self._clock() - self._began)}"

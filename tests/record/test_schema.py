@@ -21,7 +21,7 @@ from inference.record.table import text_table
 from inference.record.verdict import summary_lines
 from tests.support.records import ended, status
 from ui import charts
-from ui.history import side_by_side
+from ui.pair import figure_rows
 
 TOP = {"schema", "created", "model", "request", "environment", "lanes", "verdict", "quality"}
 MODEL = {"id", "revision", "architecture", "parameters", "adapter", "note"}
@@ -136,7 +136,7 @@ def test_every_figure_is_in_the_table_the_csv_the_summary_and_the_comparison_of_
     assert value and figure.words(value) in text_table(record) and figure.words(value) in markdown(record)
     assert float(value) in readable_numbers(record)
     assert f"({figure.numbers(lane, record.lanes['cpu:fp32'])})" in dict(summary_lines(record))[figure.title]
-    assert f"| {figure.title} | {figure.words(value)} |" in side_by_side(record, record)
+    assert [figure.title, figure.words(value)] in [row[:2] for name in record.lanes for row in figure_rows(record, record, name)]
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.key)
@@ -181,8 +181,8 @@ def test_a_cold_and_a_warm_load_give_no_ratio_and_the_reason(cold):
     assert record.verdict.pairs[0].load is None
     assert dict(summary_lines(record))["Load"] == f"no ratio (50 ms against 6.00 s): the first is a {kinds[0]} load, the second a {kinds[1]} one"
     assert "120" not in markdown(record)
-    row = next(line for line in side_by_side(loaded(cold, cold), loaded(not cold, cold)).splitlines() if line.startswith("| Load"))
-    assert "no ratio: the first is a" in row
+    rows = [row for name in ("cpu:nf4", "cpu:fp32") for row in figure_rows(loaded(cold, cold), loaded(not cold, cold), name) if row[0] == "Load"]
+    assert any("no ratio: the first is a" in row[-1] for row in rows)
 
 
 @pytest.mark.parametrize("cold", [True, False])

@@ -1,0 +1,47 @@
+"""Who won over a whole file of prompts: figures over all runs, answers counted, in the scoreboard's own words."""
+
+from dataclasses import replace
+
+from inference.record.model import Row
+from inference.series import overall, table
+from inference.series.series import Series, medians
+from tests.support.records import ended, record_of
+
+
+def records(*pairs):
+    return [replace(record_of(cpu_nf4=left, cpu_fp32=right), row=Row(line, "ABC")) for line, (left, right) in enumerate(pairs, 1)]
+
+
+def test_the_figures_are_over_all_prompts_and_not_of_the_last():
+    found = records((ended(10), ended(20)), (ended(10), ended(20)), (ended(90), ended(10)))
+    assert overall.facts(found, medians(found))[0].words == "FP32 writes 2.0× faster"
+    assert overall.overall(found).lanes["cpu:nf4"].n == 3
+
+
+def test_a_lane_that_failed_at_the_last_prompt_keeps_its_figures():
+    found = records((ended(10), ended(20)), (ended(10, reason="stopped"), ended(20)))
+    assert overall.facts(found, medians(found))[0].words == "FP32 writes 2.0× faster"
+
+
+def test_answers_are_counted_one_by_one():
+    found = records((ended(10), ended(20)), (ended(10, ids=(1, 2)), ended(20)))
+    told = {fact.title: fact for fact in overall.facts(found, medians(found))}
+    assert told["Answers"].words == "1 of 2 the same" and told["As expected"].words == "4-bit 2 of 2, FP32 2 of 2" and told["As expected"].winner is None
+    assert overall.facts(found[:1], medians(found[:1]))[3].words == "The same"
+
+
+def test_what_was_cut_anywhere_is_said_beside_the_winner_in_text_and_markdown():
+    series = Series((), records=records((ended(10, reason="length"), ended(20)), (ended(10), ended(20))))
+    for text in (table.text(series), table.markdown(series)):
+        assert text.index("FP32 writes 2.0× faster") < text.index("as expected") and "Cut at 50 tokens." in text
+        assert "4-bit (NF4): answer" in text and "Full precision (FP32): speed" in text
+
+
+def test_two_lanes_of_one_precision_are_told_apart_by_their_device():
+    titles = overall.lane_titles(record_of(cuda_nf4=ended(10), cpu_nf4=ended(10), cpu_fp32=ended(20)))
+    assert list(titles.values()) == ["4-bit (NF4), GPU", "4-bit (NF4), CPU", "Full precision (FP32)"]
+
+
+def test_more_than_two_lanes_have_medians_and_no_single_winner():
+    found = [record_of(cuda_nf4=ended(10), cpu_nf4=ended(10), cpu_fp32=ended(20))]
+    assert overall.facts(found, medians(found)) == () and table.verdict_lines(Series((), records=found)) == []

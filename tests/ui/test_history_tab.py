@@ -1,0 +1,154 @@
+"""The history tab without a browser: what its list says, what is opened, what two comparisons show, and when an export is made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+
+from inference.events import Request
+from tests.support.fakes import Stage
+from tests.support.records import ended, record_of
+from ui import history_tab, pair
+from ui.answers import local
+from ui.download import NOTHING
+from ui.handlers import Page
+from ui.history import END, ISOLATE, Histories, winner
+from ui.history_tab import HistoryTab
+
+VISITOR = SimpleNamespace(session_hash="tab")
+RECORD = record_of(cpu_nf4=ended(5), cpu_fp32=ended(10))
+EVIL = "<img src=x onerror='window.hurt=1'> ${window.hurt=1} `x`"
+
+
+@pytest.fixture
+def history():
+    stage = Stage(("cpu:nf4", "cpu:fp32"))
+    with gr.Blocks():
+        return HistoryTab(Page(stage.engine, lambda: None))
+
+
+def keep(history: HistoryTab, count: int, record=RECORD) -> None:
+    for number in range(count):
+        history.page.histories.add("tab", f"c{number}", lambda: record)
+
+
+def saying(text: str, prompt: str = "hi"):
+    record = record_of(cpu_nf4=replace(ended(5), text=text, done=replace(ended(5).done, text=text)), cpu_fp32=ended(10))
+    return replace(record, request=replace(record.request, prompt=prompt))
+
+
+# ---- the list
+
+
+def test_a_label_has_the_prompt_the_visitors_time_and_who_won():
+    histories = Histories()
+    made = replace(RECORD, created=datetime.now(UTC).isoformat(timespec="seconds"))
+    histories.add("tab", "c", lambda: made)
+    ((label, _),) = histories.labels("tab", offset_min=-330)
+    here = datetime.fromisoformat(made.created) + timedelta(hours=5, minutes=30)
+    first, second = label.splitlines()
+    assert first == f"1. {ISOLATE}hi{END}" and f"{here:%H:%M}" in second and second.endswith("FP32 writes 2.0× faster")
+
+
+def test_a_time_of_another_day_has_its_day():
+    assert local("2020-03-01T00:30:00+00:00", 60) == "Feb 29, 23:30"
+
+
+def test_a_label_says_why_there_is_no_winner_and_who_is_fastest_of_several():
+    assert winner(record_of(cpu_nf4=ended(5, reason="stopped"), cpu_fp32=ended(10))).startswith("No winner: 4-bit was stopped")
+    assert winner(record_of(cuda_nf4=ended(100), cuda_bf16=ended(50), cpu_fp32=ended(10))) == "4-bit NF4 on the GPU writes fastest"
+
+
+def test_nothing_changes_while_a_comparison_is_not_over(history):
+    keep(history, 1)
+    session = history.page.sessions.begin("tab", lambda: history.page.engine.submit(Request("hi")))
+    session.outcomes["cpu:nf4"] = ended(5)
+    assert history.refresh([], "csv", 0, VISITOR) == [gr.skip()] * len(history.refreshed)
+    session.outcomes["cpu:fp32"] = ended(10)
+    choice, *_, button = history.refresh([], "csv", 0, VISITOR)
+    assert len(choice.choices) == 2 and choice.visible and button.interactive
+
+
+# ---- one, and two
+
+
+def shown(history: HistoryTab, *ids: str) -> str:
+    return history.show(list(ids), "csv", 0, VISITOR)[0]
+
+
+def test_one_chosen_is_opened_with_its_facts_answers_settings_and_table(history):
+    keep(history, 2)
+    opened, again, more, table, *_ = history.show(["c1"], "csv", 0, VISITOR)
+    assert "FP32 writes 2.0× faster" in opened and "4-bit (NF4)" in opened and "at most 50 tokens · greedy · chat format · in turn" in opened
+    assert more.visible and "| **Code to load**" in table and not again.visible, "nothing is wired to ask it again"
+    assert history.again(["c1"], VISITOR) == ["hi", "", "chat", 50, 0.0, 0, "in-turn"]
+    assert history.again(["c0", "c1"], VISITOR) == [gr.skip()] * 7
+
+
+def test_nothing_is_made_of_comparisons_that_are_not_chosen(history, monkeypatch):
+    keep(history, 20)
+    for module, name in ((history_tab, "markdown_table"), (history_tab.reopened, "view"), (pair, "view"), (history_tab, "export")):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("made of what is not shown"))
+    assert "Choose one" in shown(history) and "3 chosen" in history._view(history._chosen(["c1", "c2", "c3"], VISITOR), 3, 0)
+
+
+def test_two_chosen_stand_beside_each_other_with_what_differs_marked(history):
+    history.page.histories.add("tab", "a", lambda: saying("one two  three"))
+    history.page.histories.add("tab", "b", lambda: saying("one 2  three four"))
+    told = shown(history, "b", "a")
+    assert "one <mark>two</mark>  three</div>" in told and "one <mark>2</mark>  three <mark>four</mark></div>" in told
+    assert "3 words stand in one answer only" in told and "Both answers are the same, word for word." in told
+
+
+def test_the_figures_of_two_are_held_against_each_other():
+    first, second = RECORD, record_of(cpu_nf4=ended(10))
+    assert ["Speed", "5.00 tok/s", "10.0 tok/s", "2.0 times faster"] in pair.figure_rows(first, second, "cpu:nf4")
+    assert pair.notes(first, second) == ["Only in one of the two: cpu:fp32."]
+
+
+def test_answers_to_different_prompts_are_not_marked(history):
+    history.page.histories.add("tab", "a", lambda: saying("one"))
+    history.page.histories.add("tab", "b", lambda: saying("two", "another"))
+    told = shown(history, "a", "b")
+    assert pair.TWO_PROMPTS in told and "<mark>" not in told
+
+
+def test_what_a_model_or_a_visitor_wrote_is_no_markup(history):
+    history.page.histories.add("tab", "a", lambda: saying(EVIL, EVIL))
+    history.page.histories.add("tab", "b", lambda: saying(f"{EVIL} more", EVIL))
+    for told in (shown(history, "a"), shown(history, "a", "b")):
+        assert "onerror" in told and "<img" not in told and "${" not in told and "`" not in told
+
+
+# ---- the export
+
+
+def test_an_export_of_many_is_made_when_it_is_downloaded_and_not_before(history, monkeypatch):
+    made, export = [], history_tab.export
+    monkeypatch.setattr(history_tab, "export", lambda records, format: made.append(len(records)) or export(records, format))
+    keep(history, 20)
+    *_, preview, button = history.show([], "json", 0, VISITOR)
+    assert made == [] and not preview.visible and button.interactive
+    text, name = history.export([], "json", VISITOR)
+    assert made == [20] and name == "comparison.json" and len(json.loads(text)) == 20
+
+
+def test_few_are_shown_unless_they_are_long(history, monkeypatch):
+    keep(history, 20)
+    preview = history.show(["c1"], "csv", 0, VISITOR)[-2]
+    assert preview.visible and preview.value == history.export(["c1"], "csv", VISITOR)[0]
+    monkeypatch.setattr(history_tab, "MOST_SHOWN", 10)
+    preview = history.show(["c1"], "csv", 0, VISITOR)[-2]
+    assert not preview.visible and not preview.value
+
+
+def test_where_there_is_nothing_download_is_off_and_says_so(history):
+    *_, preview, button = history.show([], "csv", 0, VISITOR)
+    assert not button.interactive and not preview.visible and not history.download.button.interactive
+    with pytest.raises(gr.Error, match=NOTHING):
+        history.export([], "csv", VISITOR)
