@@ -86,6 +86,6 @@ def _lanes(first: Record, second: Record) -> Iterator[str]:
             left, right, differ = marked(a.shown_run.text, b.shown_run.text)
             told = f"{differ} words stand in one answer only; they are underlined." if differ else "Both answers are the same, word for word."
         css = colour(lane, second.lanes)
-        yield f'<h4 class="{css}">{escape(titles[lane])}</h4>' + (f'<p class="note">{told}</p>' if told else "")
+        yield f'<h2 class="{css}">{escape(titles[lane])}</h2>' + (f'<p class="note">{told}</p>' if told else "")
         yield f'<div class="sides">{side("A", css, a, left)}{side("B", css, b, right)}</div>'
         yield table(["Figure", "A", "B", "B against A"], figure_rows(first, second, lane), "pair")
