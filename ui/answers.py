@@ -82,7 +82,7 @@ def _marked(text: str, place: int) -> str:
 def asked(prompt: str) -> str:
     """A prompt, cut where it is very long."""
     cut = prompt if len(prompt) <= MOST_PROMPT else f"{prompt[:MOST_PROMPT]} … ({len(prompt):,} characters)"
-    return f'<div class="asked" dir="auto">{escape(cut)}</div>'
+    return f'<div class="question" dir="auto">{escape(cut)}</div>'
 
 
 def facts(told: Iterable[Fact], lanes: Iterable[str], caveat: str = "") -> str:
@@ -94,7 +94,7 @@ def facts(told: Iterable[Fact], lanes: Iterable[str], caveat: str = "") -> str:
         for fact in told
     )
     note = f'<p class="note">{escape(caveat)}</p>' if caveat else ""
-    return (f'<dl class="won">{tiles}</dl>' if tiles else "") + note
+    return (f'<dl class="winners">{tiles}</dl>' if tiles else "") + note
 
 
 def table(heads: list[str], rows: Iterable[list[str]], css: str = "") -> str:
@@ -111,7 +111,7 @@ def table(heads: list[str], rows: Iterable[list[str]], css: str = "") -> str:
 
 def opened(what: str, inside: str) -> str:
     """A part of the page that changes as a whole; a screen reader is told what it is now, and not all that is in it."""
-    return f'<section aria-label="{escape(what)}"><p role="status" class="only-read">{escape(what)}</p>{inside}</section>'
+    return f'<section aria-label="{escape(what)}"><p role="status" class="unseen">{escape(what)}</p>{inside}</section>'
 
 
 def local(created: str, offset_min: float) -> str:

@@ -44,7 +44,7 @@ class HistoryTab:
         self.offset = gr.Number(0, visible="hidden")  # minutes that the visitor's clock is behind UTC
         self.choice = gr.CheckboxGroup([], label="Comparisons, newest first", show_label=False, visible=False, elem_id="history")
         self.pair = gr.HTML(_note(NONE_YET), elem_id="pair")
-        self.again_button = gr.Button("Ask it again", size="sm", visible=False, elem_id="again")
+        self.again_button = gr.Button("Ask it again", size="sm", visible=False, elem_id="ask-again")
         with gr.Accordion("The whole table, and the code to reproduce it", open=False, visible=False, elem_id="reopened-table") as self.more:
             self.table = gr.Markdown(sanitize_html=True, latex_delimiters=[])
         with gr.Row(elem_id="history-export"):

@@ -72,7 +72,7 @@ def view(first: Record, second: Record, offset_min: float) -> str:
 def _head(letter: str, record: Record, offset_min: float) -> str:
     return (
         f'<div class="of-pair"><p class="when"><span class="letter">{letter}</span> {local(record.created, offset_min)}</p>{asked(record.request.prompt)}'
-        f'<p class="note">{escape(model_words(record))}</p><p class="note">{escape(settings_words(record))}</p></div>'
+        f'<p class="note">Model: {escape(model_words(record))}</p><p class="note">{escape(settings_words(record))}</p></div>'
     )
 
 

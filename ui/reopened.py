@@ -18,7 +18,7 @@ def view(record: Record, offset_min: float) -> str:
     system = f'<p class="note">System prompt</p>{asked(record.request.system)}' if record.request.system else ""
     return opened(
         "The comparison chosen",
-        f'<p class="when">{local(record.created, offset_min)} · {escape(model_words(record))}</p>'
+        f'<p class="when">{local(record.created, offset_min)} · model: {escape(model_words(record))}</p>'
         f'{asked(record.request.prompt)}{system}<p class="note">{escape(settings_words(record))}</p>'
         f"{_won(record)}{sides(record, lane_titles(record), parting(record))}",
     )

@@ -110,7 +110,7 @@ class Watched:
         told, words, detail = self._going(done, total) if self._thread.is_alive() else self._over()
         return (
             f'<progress max="{total}" value="{done}" aria-label="Prompts done"></progress>'
-            f'<div class="told"><span role="status" class="only-read">{escape(told)}</span>'
+            f'<div class="told"><span role="status" class="unseen">{escape(told)}</span>'
             f'<span aria-hidden="true">{escape(words)}</span><span class="does" aria-hidden="true">{escape(detail)}</span></div>'
         )
 

@@ -24,8 +24,8 @@ def test_one_is_opened_again_two_are_compared_and_what_is_chosen_is_exported(ope
     assert offset == 0 or offset == float(page.locator("input[type=number]").first.input_value())
     boxes.nth(0).focus()
     page.keyboard.press("Space")
-    page.locator("#pair .won").wait_for()
-    assert page.locator("#pair .side").count() == 2 and page.locator("#pair .asked").text_content() == prompt
+    page.locator("#pair .winners").wait_for()
+    assert page.locator("#pair .side").count() == 2 and page.locator("#pair .question").text_content() == prompt
     page.get_by_role("radio", name="JSON").first.check()
     tab.wait(lambda: page.locator("#export textarea").input_value().startswith("{"), "the JSON of one")
     record = json.loads(download(tab, "#download"))
@@ -45,14 +45,14 @@ def test_asked_again_its_prompt_and_settings_stand_in_the_first_tab(open_tab):
     tab = open_tab()
     tab.choose("Raw completion", max_new_tokens="7")
     compare(tab, "an earlier prompt")
-    tab.page.get_by_label("Chat template", exact=True).check()
+    tab.choose("Chat template", max_new_tokens="9")
     tab.prompt.fill("something else")
     open_page(tab, "History")
     tab.page.locator("#history input[type=checkbox]").first.check()
-    tab.page.locator("#again").click()
+    tab.page.locator("#ask-again").click()
     tab.wait(lambda: tab.prompt.is_visible() and tab.prompt.input_value() == "an earlier prompt", "the prompt in the first tab")
-    assert tab.page.get_by_label("Raw completion", exact=True).is_checked()
-    assert tab.page.get_by_label("Max new tokens", exact=True).input_value() == "7"
+    settings = tab.page.locator("#settings")
+    assert settings.get_by_label("Raw completion", exact=True).is_checked() and settings.get_by_label("Max new tokens").input_value() == "7"
     tab.wait(lambda: tab.page.evaluate("document.activeElement.tagName") == "TEXTAREA", "the focus in the prompt")
 
 
