@@ -10,7 +10,7 @@ from tests.support.browser_tab import Tab
 def compare(tab: Tab, prompt: str = "") -> None:
     tab.send(prompt)
     tab.wait_idle()
-    tab.page.locator("#results table").wait_for(state="attached")
+    tab.wait(lambda: tab.verdict, "who won")
 
 
 def open_page(tab: Tab, name: str) -> None:

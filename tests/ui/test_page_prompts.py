@@ -35,8 +35,8 @@ def test_the_sample_is_run_with_two_clicks_and_both_answers_of_a_row_are_in_view
     run_to_the_end(tab)
     assert "0 of 18 the same" in page.locator("#series-medians").text_content() and "18 of 18 prompts done" in progress(tab)
     row = page.locator("#series-rows li").first
-    left, right = row.locator(".side").nth(0).bounding_box(), row.locator(".side").nth(1).bounding_box()
-    assert left["y"] == right["y"] and left["x"] + left["width"] <= right["x"] and right["x"] + right["width"] <= page.viewport_size["width"]
+    left, right = row.evaluate("row => [...row.querySelectorAll('.side')].map((side) => side.getBoundingClientRect().toJSON())")
+    assert left["top"] == right["top"] and left["right"] <= right["left"] and right["right"] <= page.viewport_size["width"]
     fonts = "element => [getComputedStyle(element).fontFamily, getComputedStyle(document.querySelector('.gradio-container')).fontFamily, getComputedStyle(element).whiteSpace]"
     font, page_font, white = row.locator(".said").first.evaluate(fonts)
     assert font == page_font and white == "pre-wrap" and row.locator("mark").all_text_contents() == ["other", "chicken"]

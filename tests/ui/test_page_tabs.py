@@ -15,6 +15,7 @@ from tests.support.fakes import Stage
 from tests.support.records import ended, record_of
 from ui import history as ui_history
 from ui import history_tab, prompts_tab, watched
+from ui.api import build_request
 from ui.fork import ForkViewer
 from ui.handlers import Page
 from ui.history import MOST_KEPT, Histories
@@ -158,17 +159,18 @@ def test_results_are_hidden_and_drawn_by_a_comparison_and_not_by_a_prompt_that_i
         results = Results(page)
 
     def ask(prompt: str):
-        return page.begin(prompt, "", "chat", 3, 0, 0, "together", VISITOR)
+        return page.begin(lambda: build_request(prompt, "", "chat", 3, 0, 0), "together", "tab")
 
     ask("hi")
-    assert results.hide(VISITOR).visible == "hidden"
+    hidden, details = results.hide(VISITOR)
+    assert hidden == "" and not details.visible
     assert results.show(VISITOR)[0] == gr.skip()
     session = page.sessions.get("tab")
     for lane in ("cpu:nf4", "cpu:fp32"):
         page.sessions.ended("tab", session, lane, ended(5))
-    assert results.show(VISITOR)[0].visible is True
+    assert "tok/s" in results.show(VISITOR)[0]
     assert all(update == gr.skip() for update in results.show(VISITOR)), "drawn once, though each lane's branch comes by"
     assert "empty" in ask(" ")[0].value
-    assert results.hide(VISITOR) == gr.skip() and all(update == gr.skip() for update in results.show(VISITOR))
+    assert results.hide(VISITOR) == [gr.skip()] * 2 and all(update == gr.skip() for update in results.show(VISITOR))
     ask("and now")
-    assert results.hide(VISITOR).visible == "hidden"
+    assert results.hide(VISITOR)[0] == ""
