@@ -1,7 +1,7 @@
 """The settings of one start, read once from the environment and checked before anything loads.
 
 Every field has one environment variable (`VARIABLES`) and, where a person would type it, a launch flag of
-`app.py`. The README's table is held against both by a test. Nothing here imports torch or gradio.
+`app.py`. The table in docs/settings.md is held against both by a test. Nothing here imports torch or gradio.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stamps in, figures out: when each token id reached the host, and what follows from that.
 
 All times are seconds on one monotonic clock (`time.perf_counter`, which the processes of one machine share).
-The definitions are those of the README's "What the figures mean". Knows no text, no device, no page.
+The definitions are those of docs/figures.md. Knows no text, no device, no page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings come from the environment once, are checked, and the README's table tells the same."""
+"""Settings come from the environment once, are checked, and the table in docs/settings.md tells the same."""
 
 import re
 from dataclasses import fields
@@ -12,6 +12,7 @@ from inference.settings import VARIABLES, Settings, from_env, parse_lanes
 
 SWITCHES = [field.name for field in fields(Settings) if isinstance(field.default, bool)]
 README = (Path(__file__).parent.parent / "README.md").read_text()
+TABLE = (Path(__file__).parent.parent / "docs" / "settings.md").read_text("utf-8").split("<!-- settings -->")[1]
 
 
 def test_defaults_need_no_environment():
@@ -79,22 +80,20 @@ def test_lanes_are_split_at_commas():
     assert parse_lanes(" cpu:nf4 , cpu:fp32") == ("cpu:nf4", "cpu:fp32")
 
 
-def test_the_readme_lists_every_variable_and_no_other():
-    table = README.split("<!-- settings -->")[1]
-    assert set(re.findall(r"`([A-Z_]+)`", table)) == set(VARIABLES.values())
+def test_the_table_lists_every_variable_and_no_other():
+    assert set(re.findall(r"`([A-Z_]+)`", TABLE)) == set(VARIABLES.values())
 
 
-def test_the_readme_lists_every_flag_and_no_other():
+def test_the_table_lists_every_flag_and_no_other():
     from app import FLAGS
 
-    table = README.split("<!-- settings -->")[1]
-    assert {flag: variable for variable, flag in re.findall(r"^\| `([A-Z_]+)` \| `(--[a-z]+)`", table, re.M)} == {
+    assert {flag: variable for variable, flag in re.findall(r"^\| `([A-Z_]+)` \| `(--[a-z]+)`", TABLE, re.M)} == {
         flag: VARIABLES[name] for flag, (name, _) in FLAGS.items()
     }
 
 
-def test_the_readme_s_table_tells_each_default_and_every_lane():
-    lines = [line.strip("| ").split("|") for line in README.split("<!-- settings -->")[1].splitlines() if "`" in line]
+def test_the_table_tells_each_default_and_every_lane():
+    lines = [line.strip("| ").split("|") for line in TABLE.splitlines() if "`" in line]
     rows = {cells[0].strip(" `"): [cell.strip() for cell in cells[1:]] for cells in lines}
     for name, variable in VARIABLES.items():
         value, told = getattr(Settings(), name), rows[variable][1]

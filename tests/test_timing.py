@@ -1,4 +1,4 @@
-"""Figures follow from stamps alone, by the definitions of the README."""
+"""Figures follow from stamps alone, by the definitions of docs/figures.md."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """How far a 4-bit lane moved from the full-precision lane: figures from what both gave for the same token ids.
 
-In: one number a position (natural logarithms). Out: `Figures`, sums in FP64, as the README defines them.
+In: one number a position (natural logarithms). Out: `Figures`, sums in FP64, as docs/quality.md defines them.
 numpy only: knows no model, no lane process and no page.
 """
 

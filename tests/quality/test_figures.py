@@ -154,8 +154,8 @@ def test_figures_need_no_torch():
     assert done.stdout.strip() == "False"
 
 
-def test_the_readme_has_the_scale_with_its_commands():
-    readme = (ROOT / "README.md").read_text("utf-8")
+def test_the_docs_have_the_scale_with_its_commands():
+    told = (ROOT / "docs" / "quality.md").read_text("utf-8")
     for usual in USUAL:
-        row = next(line for line in readme.splitlines() if usual.command in line and line.startswith("|"))
+        row = next(line for line in told.splitlines() if usual.command in line and line.startswith("|"))
         assert f"{usual.kld_mean:.2f} nat" in row and f"{100 * usual.top1_agreement:.0f} %" in row and f"{usual.ppl_ratio:.2f}" in row
