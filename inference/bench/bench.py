@@ -6,6 +6,7 @@ where they are not, whether the first fork is a near tie. Loads are those of the
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -15,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from inference import terminal
 from inference.bench.bandwidth import read_bandwidth
 from inference.bench.logits import logits
 from inference.bench.side import Side, forced, peer_side, resolved, start_plain_worker
-from inference.bench.table import bench_table, row
+from inference.bench.table import bench_table
 from inference.engine.compare import warm_up
 from inference.engine.engine import Engine
 from inference.errors import WrongArguments
@@ -37,23 +39,24 @@ def bench(settings: Settings, request: Request, rounds: int, say: Callable[[str]
 
     With `positions`, the log-probabilities of both ways on so many positions of a fixed text are held together as well.
 
-    On the CPU the peers take part in each round; on a GPU, which may not hold them all, they come afterwards. Each row is
-    said as soon as it is measured, so that a bench that is cut off loses none of them.
+    On the CPU the peers take part in each round; on a GPU, which may not hold them all, they come afterwards. What is measured is
+    said before more is, so that a bench that is cut off loses none of it.
     """
     if request.temperature:
         raise WrongArguments("The bench compares greedy answers. Leave the temperature at 0.")
     check_arguments(rounds, positions)
     lanes = [resolved(lane, settings) for lane in settings.lanes]
     _check_peers(lanes, peers)
-    found = {}
+    found: dict[str, Any] = {}
     for lane in lanes:
+        if found:
+            say(bench_table({"lanes": found}, terminal.width(sys.stderr)))
         alone = replace(settings, lanes=(lane,))
         beside, after = (peers, ()) if lane.startswith("cpu") else ((), peers)
         found[lane] = bench_lane(alone, request, rounds, say, beside, positions)
-        say(bench_table({"lanes": found}))
         for peer in after:
+            say(bench_table({"lanes": found}, terminal.width(sys.stderr)))
             found[lane]["peers"][peer] = bench_peer(alone, peer, request, rounds, say)
-            say(" | ".join(row(lane, peer, found[lane]["peers"][peer])))
     return {"lanes": found}
 
 

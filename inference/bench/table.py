@@ -1,25 +1,38 @@
-"""The bench's result as a table for people, and rows of figures that were measured elsewhere."""
+"""The bench's result for people: a sentence a lane, a table, and rows of figures that were measured elsewhere."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from inference import terminal
 from inference.errors import WrongArguments
 from inference.record import grid
 from inference.record.figures import FIRST_TOKEN, LOAD, SPEED, TOTAL, WEIGHTS
-from inference.units import UNKNOWN
+from inference.units import UNKNOWN, same_size
 
 FIGURES = (SPEED, FIRST_TOKEN, TOTAL, LOAD, WEIGHTS)
+HANG = 2
 COLUMNS = ("lane", "way", "path", *(figure.title.lower() for figure in FIGURES), "n")
 
 
-def bench_table(result: dict[str, Any]) -> str:
-    """A row a lane and way, then the ratios and what was checked of the tokens."""
+def bench_table(result: dict[str, Any], width: int = terminal.USUAL_WIDTH) -> str:
+    """What was found of each lane in a sentence, a row a lane and way, then the ratios and what was checked of the tokens, at most `width` columns wide."""
     rows: list[tuple[str, ...]] = [COLUMNS]
     for lane, found in result["lanes"].items():
         rows += [row(lane, way, found[way]) for way in ("plain", "ours")]
         rows += [row(lane, name, figures) for name, figures in found["peers"].items()]
-    return "\n".join([grid.text(rows), "", *(_check(lane, found) for lane, found in result["lanes"].items())])
+    told, checked = ("\n".join(words(lane, found) for lane, found in result["lanes"].items()) for words in (_in_short, _check))
+    return "\n\n".join([terminal.wrapped(told, width, HANG), grid.fitted(rows, width), terminal.wrapped(checked, width, HANG)])
+
+
+def _in_short(lane: str, found: dict[str, Any]) -> str:
+    ratio = found["ratio"].get(SPEED.short)
+    if not ratio:
+        return f"{lane}: no speeds to hold together, which takes two tokens."
+    both = " against ".join(SPEED.words(found[way].get(SPEED.key)) for way in ("ours", "plain"))
+    words = "as fast as" if same_size(ratio) else f"{SPEED.ratio_words(ratio)} than"
+    same = "with the same tokens" if found["tokens_equal"] else "with other tokens"
+    return f"{lane}: our lane writes {words} plain generate ({both}), {same}."
 
 
 def row(lane: str, way: str, figures: dict[str, Any]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ written takes nothing else with it.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -58,7 +59,7 @@ def give(options: argparse.Namespace, records: Sequence[Record], json: str, tabl
 
     `markdown` stands in for the records' own. False where something could not be written, which stderr tells.
     """
-    done = [_print(json if options.json == "-" else tables + "\n")]
+    done = [show(tables, json if options.json == "-" else None)]
     if options.json and options.json != "-":
         done.append(put(options.json, json))
     if options.csv:
@@ -78,9 +79,14 @@ def put(name: str, text: str) -> bool:
     return True
 
 
-def _print(text: str) -> bool:
+def show(text: str, json: str | None) -> bool:
+    """Print `text`, or `json` instead, where there is one, in UTF-8 whatever the terminal's letters; False where that can't be, which stderr tells."""
+    if json is not None and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        print(text, end="", flush=True)
+        print(text if json is None else json, end="\n" if json is None else "", flush=True)
+    except BrokenPipeError:  # the reader has seen enough (`| head`)
+        return False
     except (OSError, UnicodeError) as error:
         print(f"The result can't be printed ({getattr(error, 'strerror', None) or error}).", file=sys.stderr)
         return False

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from inference import terminal
 from inference.cli import output
 from inference.cli.exits import FAILED, STOPPED
 from inference.cli.progress import Bar
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     with Engine(settings) as engine, closing(Bar(len(prompts), lambda: names(engine))) as bar, _interrupt_stops(series):
         for done, _ in enumerate(series.run(engine, request, options.mode, options.repeats, bar.lane), 1):
             bar.done(done)
-    if not output.give(options, series.records, dump(series.as_json()), table.text(series), table.markdown(series)):
+    if not output.give(options, series.records, dump(series.as_json()), table.text(series, terminal.width()), table.markdown(series)):
         return FAILED
     if series.done < len(prompts):
         return STOPPED

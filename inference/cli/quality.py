@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
+from inference import terminal
 from inference.cli import output
 from inference.cli.exits import FAILED
+from inference.cli.progress import Line
 from inference.engine.engine import Engine
 from inference.errors import WrongArguments
 from inference.events import Request
 from inference.quality.prompts import quality_of_prompts
-from inference.quality.scorer import choose, pieces, quality_of, shown_of, text_spans
+from inference.quality.scorer import Say, choose, pieces, quality_of, shown_of, text_spans
 from inference.quality.survival import base_of, survival
 from inference.record.export import quality_as_json
 from inference.record.quality import quality_markdown, quality_table
@@ -31,22 +32,6 @@ from inference.series.prompts import LeftOut, read_prompts
 from inference.settings import Settings
 
 SAMPLE_S = 0.02
-
-
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """The command's options."""
-    parser: argparse.ArgumentParser = commands.add_parser("quality", help="how far 4 bits moved from full precision, on a text or on a file of prompts")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--text", metavar="FILE", help="a text, scored in windows of 512 tokens")
-    what.add_argument("--prompts", metavar="FILE", help="prompts (txt, csv, jsonl; `expected` beside `prompt` if known): the answers are scored")
-    parser.add_argument("--format", choices=("chat", "raw"), default="chat", help="for --prompts")
-    parser.add_argument("--max-new-tokens", type=int, default=50, help="for --prompts")
-    parser.add_argument("--reference-model", metavar="MODEL", help="another checkpoint for the FP32 CPU lane (CPU_MODEL_ID)")
-    parser.add_argument("--base", metavar="MODEL", default="", help="the model that this one was tuned from, for the survival (an adapter names its own)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there; - for stdout, and then nothing else")
-    parser.add_argument("--markdown", metavar="FILE", help="write the figures there, ready for a model card")
-    parser.set_defaults(command=run)
-    return parser
 
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
@@ -58,29 +43,31 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     pattern = Request(max((prompt.text for prompt in prompts), key=len, default="-"), format=options.format, max_new_tokens=options.max_new_tokens)
     pattern.check()  # the longest, before a lane is loaded for any
     output.check_targets(options)
-    for words in skipped.words():
-        _say(words)
     began = time.perf_counter()
-    with Engine(settings) as engine, RssWatch(engine) as watch:
-        found = measure_text(engine, text, options.base) if options.text else quality_of_prompts(engine, prompts, pattern, _say, options.base)
+    with Engine(settings) as engine, RssWatch(engine) as watch, closing(Line()) as line:
+        for words in skipped.words():
+            line.say(words)
+        line.say("loading the lanes")
+        found = measure_text(engine, text, options.base, line.say) if options.text else quality_of_prompts(engine, prompts, pattern, line.say, options.base)
     beside = {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above(), "ram_peak": watch.peak()}
     text_of_json = json.dumps({"quality": {**quality_as_json(found), **beside}}, ensure_ascii=False)
-    print(text_of_json if options.json == "-" else quality_table(found, watch.above()), flush=True)
-    written = options.json in (None, "-") or output.put(options.json, text_of_json + "\n")
+    shown = terminal.wrapped(quality_table(found, watch.above()), terminal.width(), hang=2)
+    written = output.show(shown, text_of_json + "\n" if options.json == "-" else None)
+    written &= options.json in (None, "-") or output.put(options.json, text_of_json + "\n")
     written &= not options.markdown or output.put(options.markdown, quality_markdown(found, settings.model_id))
     lacks_survival = bool(options.base) and isinstance(found.survival, NoSurvival)
     return 0 if written and not found.unanswered and not lacks_survival else FAILED
 
 
-def measure_text(engine: Engine, text: str, base: str = "") -> Quality:
+def measure_text(engine: Engine, text: str, base: str = "", say: Say = lambda _: None) -> Quality:
     """`quality` of an engine's lanes on a text, with the survival where a `base` is named or known."""
     reference, others = choose(engine)
     spans = text_spans(reference, others, text)
     began = time.perf_counter()
-    found = list(pieces(reference, others, spans, _say))
+    found = list(pieces(reference, others, spans, say))
     quality = replace(quality_of(reference, others, found, "text"), scoring_s=time.perf_counter() - began)
     if base := base or base_of([reference, *others]) or "":
-        quality = replace(quality, survival=survival(base, reference, shown_of(others), (spans, found), text, _say))
+        quality = replace(quality, survival=survival(base, reference, shown_of(others), (spans, found), text, say))
     return quality
 
 
@@ -134,7 +121,3 @@ def _read(file: str) -> str:
     if not text.strip():
         raise WrongArguments(f"{file} is empty. Give a text of some thousands of tokens.")
     return text
-
-
-def _say(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)

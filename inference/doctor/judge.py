@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from transformers import PreTrainedModel
@@ -31,8 +31,9 @@ WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "U8": "uint8 (p
 TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
 
-def judge(name: str, lanes: Iterable[str], settings: Settings) -> tuple[list[str], bool]:
-    """Lines about the model, and True when each of the lanes can load it."""
+def judge(name: str, lanes: Collection[str], settings: Settings, free: Mapping[str, int] | None = None) -> tuple[list[str], bool]:
+    """Lines about the model, and True when each of the lanes can load it; `free` is what each lane has, in bytes (read now if not given)."""
+    free = free or {lane: loading.free_bytes(lane) for lane in lanes}
     with tempfile.TemporaryDirectory() as work:
         try:
             seen = see(name, settings, Path(work))
@@ -41,7 +42,7 @@ def judge(name: str, lanes: Iterable[str], settings: Settings) -> tuple[list[str
             return [f"  {error}"], True
         except Exception as error:  # noqa: BLE001 - of files that hold what nobody foresaw; each is a model that can't be loaded
             return [f"  {name} can't be loaded: {first_line(error)}"], False
-        judged = [_lane(seen, lane, settings) for lane in lanes]
+        judged = [_lane(seen, lane, settings, have) for lane, have in free.items() if lane in lanes]
         plan = next((plan for _, plan, _ in judged if plan), None)
         return [
             f"  {seen.name}: {seen.kind}, {seen.where}", *(_what(seen, plan) if plan else ()), *_values(seen), *lines,
@@ -98,14 +99,14 @@ def _template_in(file: Path) -> bool:
     return file.exists() and bool(json_object(file, file.parent.name).get("chat_template"))
 
 
-def _lane(seen: Seen, lane: str, settings: Settings) -> tuple[list[str], Plan | None, bool]:
+def _lane(seen: Seen, lane: str, settings: Settings, have: int) -> tuple[list[str], Plan | None, bool]:
     """(lines, what would be loaded, whether it fits)."""
     ways = FastWays(lane, settings.fast)
     try:
         plan = loading.plan(seen.name, seen.config, seen.tensors, lane, ways)
     except Exception as error:  # noqa: BLE001 - what transformers makes of a configuration that it doesn't check
         return [f"  {lane}: can't be loaded: {first_line(error)}"], None, False
-    need, have = plan.need.peak_bytes + loading.margin_bytes(lane), loading.free_bytes(lane)
+    need = plan.need.peak_bytes + loading.margin_bytes(lane)
     verdict = "fits" if need <= have else "does not fit"
     parts = f"{size(plan.need.weights_bytes)} of weights, {size(plan.need.peak_bytes)} at most while loading, the rest for the work"
     lines = [f"  {lane}: {verdict}, needs {size(need)} of {size(have)} free ({parts})", f"    decodes {_path(plan, ways)}"]

@@ -18,8 +18,8 @@ from inference.errors import InferenceError
 from inference.fast import first_line
 from inference.lane.config import read_config
 from inference.models.skeleton import skeleton
-from inference.settings import SMALL_MODEL, Settings
-from inference.sources import adapter, at_hand, default_model, formats, headers, hub, shapes
+from inference.settings import SHAPES, SMALL_MODEL, Settings
+from inference.sources import adapter, at_hand, default_model, formats, headers, hub
 from inference.sources.adapter import Adapter
 from inference.sources.at_hand import Checkpoint, HubName
 from inference.sources.files import Kind, kind_of
@@ -153,7 +153,7 @@ def _shape(name: str, settings: Settings) -> Seen:
 
 def config_of_shape(name: str) -> PretrainedConfig:
     """The configuration of a shape; its name is checked."""
-    return AutoConfig.for_model(**json.loads((shapes.FOLDER / f"{name}.json").read_text())["config"])
+    return AutoConfig.for_model(**json.loads((SHAPES / f"{name}.json").read_text())["config"])
 
 
 def as_bf16(config: PretrainedConfig) -> dict[str, Stored]:

@@ -6,44 +6,66 @@ A process of its own, since it imports torch. `report()` gives the lines and whe
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 import time
+from collections.abc import Mapping, Sequence
 
 import torch
 
-from inference import cgroups, machine
+from inference import cgroups, machine, terminal
 from inference.cache import cache, disk
 from inference.cache.cache import Cache
 from inference.doctor import here, look
 from inference.doctor.judge import judge
 from inference.fast import WAYS, FastWays
-from inference.lane.probe import cuda_reason, environment, probe, versions
+from inference.lane.probe import Found, cuda_reason, environment, probe, versions
 from inference.models import fits, loading
-from inference.settings import Settings, from_env
-from inference.sources import shapes
+from inference.settings import DEFAULT_MODEL, Settings, from_env, shape_names
 from inference.units import size
+
+HANG = 4
+BAD = ("can't", "does not fit", "lacks")  # words of a line that says why a model can't be loaded
 
 
 def report(settings: Settings) -> tuple[list[str], bool]:
     """Lines to print, and True when each of the settings' lanes can run."""
     found = [probe(lane) for lane in settings.lanes]
+    free = _free(found)
     lines = ["Versions", *(f"  {name} {version}" for name, version in versions().items()), "", "Hardware", *_hardware(settings), "", "Lanes"]
     for lane in found:
-        note = f" ({lane.reason})" if lane.reason else ""
-        lines.append(f"  {lane.lane}: {'can run' if lane.available else 'can not run'}{note}")
+        lines.append(f"  {lane.lane}: {'can run' if lane.available else 'can not run'}{f'; {lane.reason}' if lane.reason else ''}")
         lines += _ways(lane.lane, settings) if lane.available else []
-    lanes = [lane.lane for lane in found if lane.available]
-    models, well = _models(settings, lanes)
-    lines += ["", "Model", *models, "", "Shapes that fit", *_fits(lanes, "compact" in settings.fast)]
+    default = "Model (the default; --model or MODEL_ID names another)" if settings.model_id == DEFAULT_MODEL else "Model (the one that is named)"
+    models, trouble = _models(settings, free)
+    lines += ["", default, *models, "", "Sizes that fit (shapes: random weights, for measuring speed)", *_fits(free, "compact" in settings.fast)]
     lines += ["", "Cache", *_cache(cache.of(settings))]
-    return lines, well and all(lane.available for lane in found)
+    trouble = _cannot_run(found) + trouble
+    return [*lines, "", _what_next(trouble, "make run")], not trouble
 
 
 def report_model(settings: Settings) -> tuple[list[str], bool]:
     """Lines about the settings' model alone, and True when each of the settings' lanes can load it."""
     found = [probe(lane) for lane in settings.lanes]
-    lines, well = _models(settings, [lane.lane for lane in found if lane.available])
-    return [*lines, *(f"  {lane.lane}: {lane.reason}" for lane in found if not lane.available)], well and all(lane.available for lane in found)
+    lines, trouble = _models(settings, _free(found))
+    trouble = _cannot_run(found) + trouble
+    command = shlex.join(["python", "-m", "inference", "compare", "hello", "--model", settings.model_id])
+    return [*lines, *(f"  {lane.lane}: {lane.reason}" for lane in found if not lane.available), "", _what_next(trouble, command)], not trouble
+
+
+def _free(found: Sequence[Found]) -> dict[str, int]:
+    """What is free for each lane that can run, in bytes; the RAM is read once, so that all lines tell the same."""
+    ram = machine.ram_available_bytes()
+    return {lane.lane: loading.free_bytes(lane.lane) if lane.lane.startswith("cuda") else ram for lane in found if lane.available}
+
+
+def _cannot_run(found: Sequence[Found]) -> list[str]:
+    return [f"{lane.lane} can not run; {lane.reason}" for lane in found if not lane.available]
+
+
+def _what_next(trouble: Sequence[str], command: str) -> str:
+    """The closing line: the command that goes on from here, or the first thing to mend."""
+    return f"To mend first: {trouble[0]}" if trouble else f"Everything needed is here: {command}"
 
 
 def _ways(lane: str, settings: Settings) -> list[str]:
@@ -70,25 +92,27 @@ def _hardware(settings: Settings) -> list[str]:
     return [*lines, f"  GPU: {facts['gpu']}, {size(facts['gpu_memory_bytes'])}, {size(free)} free, driver {facts['driver'] or 'unknown'}"]
 
 
-def _fits(lanes: list[str], compact: bool) -> list[str]:
+def _fits(free: Mapping[str, int], compact: bool) -> list[str]:
     lines = []
-    for name in shapes.names():
+    for name in shape_names():
         config = look.config_of_shape(name)
         tensors = look.as_bf16(config)
-        for lane in lanes:
+        for lane, have in free.items():
             need = fits.need(config, tensors, lane, compact).peak_bytes + loading.margin_bytes(lane)
-            have = loading.free_bytes(lane)
             lines.append(f"  {name} on {lane}: {'fits' if need <= have else 'does not fit'}, needs about {size(need)} of {size(have)} free")
     return lines
 
 
-def _models(settings: Settings, lanes: list[str]) -> tuple[list[str], bool]:
-    """Each model of the settings, judged for the lanes that load it."""
-    lines, well = list[str](), True
-    for name in dict.fromkeys(map(settings.model_for, lanes)):
-        said, good = judge(name, [lane for lane in lanes if settings.model_for(lane) == name], settings)
-        lines, well = [*lines, *said], well and good
-    return lines, well
+def _models(settings: Settings, free: Mapping[str, int]) -> tuple[list[str], list[str]]:
+    """Each model of the settings, judged for the lanes that load it, and of those that can't be loaded the first line that says why."""
+    lines, trouble = list[str](), list[str]()
+    for name in dict.fromkeys(map(settings.model_for, free)):
+        lanes = {lane: have for lane, have in free.items() if settings.model_for(lane) == name}
+        said, good = judge(name, lanes, settings, lanes)
+        lines += said
+        if not good:
+            trouble.append(next((line.strip() for line in said if any(word in line for word in BAD)), f"{name} can't be loaded"))
+    return lines, trouble
 
 
 def _cache(place: Cache) -> list[str]:
@@ -116,12 +140,19 @@ def emptied(place: Cache) -> list[str]:
 
 def main() -> int:
     """Print the report for the environment's settings, of their model alone (`--model`), or empty the cache (`--empty-cache`); the exit code."""
-    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)  # what is amiss stands in the report
+    terminal.prepare()
+    settings = from_env()
+    logging.basicConfig(level=logging.ERROR if settings.quiet else logging.INFO, stream=sys.stderr)  # what is amiss stands in the report
+    code = _print(settings)
+    return code if terminal.delivered() else 1
+
+
+def _print(settings: Settings) -> int:
     if "--empty-cache" in sys.argv[1:]:
-        print("\n".join(emptied(cache.of(from_env()))))
+        print("\n".join(emptied(cache.of(settings))))
         return 0
-    lines, well = report_model(from_env()) if "--model" in sys.argv[1:] else report(from_env())
-    print("\n".join(lines))
+    lines, well = report_model(settings) if "--model" in sys.argv[1:] else report(settings)
+    print(terminal.fit("\n".join(lines), HANG))
     return 0 if well else 1
 
 

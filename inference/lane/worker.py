@@ -22,7 +22,7 @@ import time  # noqa: E402
 from collections.abc import Callable, Iterator  # noqa: E402
 from typing import Any, NoReturn, Protocol  # noqa: E402
 
-from inference import machine  # noqa: E402
+from inference import child, machine  # noqa: E402
 from inference.cache import cache  # noqa: E402
 from inference.errors import DEVICE_LOST_CODE, DeviceLost, InferenceError, Refused  # noqa: E402
 from inference.events import (  # noqa: E402
@@ -251,9 +251,8 @@ def start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
 
 def serve(lane: str, start: Starter = start_lane) -> None:
     """Run a lane until the input closes."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     settings = from_env()
+    child.log_to_stderr(settings.quiet)
     cache.take_torch_files(settings)
     Worker(lane, settings, start).run()
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from inference.lanes import short_word
 from inference.record import grid
 from inference.record.scale import USUAL
 from inference.record.scores import ENOUGH_POSITIONS, Figures, Flips, NoQuality, NoSurvival, Quality, Survival
-from inference.units import size
+from inference.units import count, size
 
 TOO_FEW = f"Fewer than {ENOUGH_POSITIONS} positions: too few for a verdict."
 
@@ -20,7 +21,7 @@ def quality_table(found: Quality | NoQuality, ram_above_model: Mapping[str, int]
     if isinstance(found, NoQuality):
         return f"no quality figures: {found.error}"
     positions = found.figures.positions
-    lines = [f"{found.other} against {found.reference}, on {found.source}: {positions} positions, up to {found.rows} rows at once"]
+    lines = [in_short(found), "", f"{found.other} against {found.reference}, on {found.source}: {positions} positions, up to {found.rows} rows at once"]
     if not found.figures.enough:
         lines.append(TOO_FEW)
     for name, figures in found.lanes.items():
@@ -31,6 +32,15 @@ def quality_table(found: Quality | NoQuality, ram_above_model: Mapping[str, int]
     if ram_above_model:
         lines += ["", "memory above the loaded model: " + ", ".join(f"{name} {size(value)}" for name, value in ram_above_model.items())]
     return "\n".join(lines)
+
+
+def in_short(found: Quality) -> str:
+    """What was found, in one sentence."""
+    figures, (other, reference) = found.figures, (short_word(name.partition(":")[2]) for name in (found.other, found.reference))
+    return (
+        f"{other} makes the same first choice as {reference} at {100 * figures.top1_agreement:.0f} % of {count(figures.positions, 'position')} "
+        f"(mean divergence {_number(figures.kld_mean)} nat)."
+    )
 
 
 def quality_markdown(found: Quality, model: str) -> str:

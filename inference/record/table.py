@@ -6,12 +6,12 @@ break. Text for a terminal is made here, Markdown in `markdown.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from inference import ends
+from inference import ends, terminal
 from inference.record import grid
-from inference.record.figures import FIRST_TOKEN, SPEED, TOTAL
+from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED, TOTAL, WEIGHTS
 from inference.record.missing import shown, why
 from inference.record.model import LaneRecord, Record, RunRecord
 from inference.record.quality import figure_rows
@@ -24,7 +24,6 @@ MOST_KEPT = 6  # parts of a 4-bit lane that are named in its cell
 Cell = Callable[[Record, LaneRecord], str]
 Words = Callable[[float | None], str]
 QUALITY_COMMAND = "python -m inference quality"
-WIDTH = 118
 VERSIONS = ("python", "torch", "transformers", "bitsandbytes", "accelerate", "huggingface_hub", "gradio")
 
 
@@ -45,7 +44,7 @@ def table_rows(record: Record) -> list[Row]:
     """All rows of the table; what went wrong and what must be said of the model have one only where there is such a thing."""
     failed = any(run.error for lane in record.lanes.values() for run in lane.runs)
     noted = any(lane.note for lane in record.lanes.values())
-    left_out = [cell for cell, there in ((_error, failed), (_note, noted)) if not there]
+    left_out = [cell for cell, there in ((errors, failed), (_note, noted)) if not there]
     rows = [(title, cell) for title, cell in _ROWS if cell not in left_out]
     return [Row(title, tuple(cell(record, lane) for lane in record.lanes.values())) for title, cell in rows]
 
@@ -132,7 +131,8 @@ def _vram(record: Record, lane: LaneRecord) -> str:
     return "\n".join(f"{shown(lane.peak_vram(key), size, lane, f'vram.{key}')} {word}" for key, word in words)
 
 
-def _response(record: Record, lane: LaneRecord) -> str:
+def response(record: Record, lane: LaneRecord) -> str:
+    """A lane's answer, whole, with what must be said of it: noise, failed, stopped or cut."""
     run = lane.shown_run
     if run is None:
         return UNKNOWN
@@ -147,7 +147,8 @@ def _broken_off(run: RunRecord) -> str:
     return {"failed": "\n(the run failed here)", "stopped": "\n(stopped here)", "length": "\n(cut at the token limit)"}.get(run.finish_reason, "")
 
 
-def _error(record: Record, lane: LaneRecord) -> str:
+def errors(record: Record, lane: LaneRecord) -> str:
+    """What went wrong in a lane's runs, a line each; "none" where nothing did."""
     return "\n".join(dict.fromkeys(run.error for run in lane.runs if run.error)) or "none"
 
 
@@ -215,8 +216,8 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
     ("Waits, not in the above", _waits),
     ("RAM", _ram),
     ("VRAM", _vram),
-    ("Response", _response),
-    ("Error", _error),
+    ("Response", response),
+    ("Error", errors),
     ("Quality", _quality),
     ("Conditions", conditions),
     ("Our faster ways", _faster_ways),
@@ -224,10 +225,36 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
 )
 
 
-def text_table(record: Record) -> str:
-    """The table in plain text, then the summary; cells are wrapped to fit a terminal."""
-    rows = [["", *titles(record)], *([row.title, *row.cells] for row in table_rows(record))]
-    first = max(len(row[0]) for row in rows)
-    lanes = len(record.lanes)
-    widths = [first, *[max(24, (WIDTH - first) // max(1, lanes) - 2)] * lanes]
-    return "\n".join([grid.text(rows, widths), "", *(f"{title}: {words}" for title, words in summary_lines(record))])
+def key_rows(record: Record) -> list[Row]:
+    """The six rows that most people look for."""
+    return [Row(title, tuple(cell(record, lane) for lane in record.lanes.values())) for title, cell in _KEY_ROWS]
+
+
+def _memory(record: Record, lane: LaneRecord) -> str:
+    told = shown(lane.memory_bytes, size, lane, "vram.reserved" if lane.on_gpu else "ram")
+    return f"{told}, {lane.memory_kind}" if lane.memory_bytes else told
+
+
+def _quality_in_short(record: Record, lane: LaneRecord) -> str:
+    return _quality(record, lane).replace(f"not measured; {QUALITY_COMMAND} measures it", "--quality measures it")
+
+
+_KEY_ROWS: tuple[tuple[str, Cell], ...] = (
+    (SPEED.title, _spread(SPEED.key, SPEED.words)),
+    (FIRST_TOKEN.title, _spread(FIRST_TOKEN.key, FIRST_TOKEN.words)),
+    (TOTAL.title, _spread(TOTAL.key, TOTAL.words)),
+    (MEMORY.title, _memory),
+    (WEIGHTS.title, lambda record, lane: shown(lane.weights_bytes, size, lane, "weights_bytes")),
+    ("Quality", _quality_in_short),
+)
+
+
+def text_rows(record: Record, rows: Sequence[Row], width: int) -> str:
+    """Rows of the table in plain text, as wide as the terminal; a block a lane where it is narrow."""
+    return grid.fitted([["", *titles(record)], *([row.title, *row.cells] for row in rows)], width)
+
+
+def text_table(record: Record, width: int = terminal.USUAL_WIDTH) -> str:
+    """The table in plain text, then the summary, in lines of at most `width` columns."""
+    summary = (part for title, words in summary_lines(record) for part in terminal.wrap(terminal.printable(f"{title}: {words}"), width, hang=2))
+    return "\n".join([text_rows(record, table_rows(record), width), "", *summary])

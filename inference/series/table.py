@@ -5,6 +5,7 @@ In: records with their `row`, as `series.py` gives them. Knows no engine.
 
 from __future__ import annotations
 
+from inference import terminal
 from inference.record import grid
 from inference.record.figures import OF_A_RUN
 from inference.record.model import Record, RunRecord
@@ -96,13 +97,11 @@ def how_far(series: Series) -> str:
     return words + "."
 
 
-def text(series: Series) -> str:
-    """The series for a terminal: who won, the medians, every prompt's row, how far it came."""
-    if not series.records:
-        return how_far(series)
-    rows = [prompt_heads(series.records[-1]), *map(prompt_cells, series.records)]
-    parts = ["\n".join(verdict_lines(series)), grid.text([MEDIAN_HEADS, *median_rows(series)]), grid.text(rows), how_far(series)]
-    return "\n\n".join(filter(None, parts))
+def text(series: Series, width: int) -> str:
+    """The series for a terminal: who won, how far it came, the medians, every prompt's row, in lines of at most `width` columns."""
+    told = [*verdict_lines(series), how_far(series)] if series.records else [how_far(series)]
+    rows = [[MEDIAN_HEADS, *median_rows(series)], [prompt_heads(series.records[-1]), *map(prompt_cells, series.records)]] if series.records else []
+    return "\n\n".join([terminal.wrapped("\n".join(told), width, hang=2), *(grid.fitted(table, width) for table in rows)])
 
 
 def markdown(series: Series) -> str:

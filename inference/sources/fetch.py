@@ -48,12 +48,12 @@ def _say(**message: Any) -> None:
 def main(name: str) -> None:
     """Fetch `name` and say how it went."""
     child.end_with_parent()
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    settings = from_env()
+    child.log_to_stderr(settings.quiet)
     try:
         from inference.sources import checkpoints
 
-        found = checkpoints.find(name, from_env(), _Progress())
+        found = checkpoints.find(name, settings, _Progress())
         _say(checkpoint={**asdict(found), "folder": str(found.folder)})
     except InferenceError as error:
         log.info("not fetched", exc_info=True)

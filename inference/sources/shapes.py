@@ -15,27 +15,21 @@ from typing import TYPE_CHECKING, Any
 from inference.cache import manifest
 from inference.cache.cache import Cache, Entry
 from inference.cache.manifest import State
-from inference.child import ROOT
 from inference.errors import InferenceError
 from inference.events import Loading
+from inference.settings import SHAPES, no_shape, shape_names
 
 if TYPE_CHECKING:
     from torch import nn
 
-FOLDER = ROOT / "examples" / "shapes"
 MARK = "shape.json"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "vocab.json", "merges.txt")
 
 
-def names() -> list[str]:
-    """The shapes that there are."""
-    return sorted(path.stem for path in FOLDER.glob("*.json"))
-
-
 def entry(name: str, cache: Cache) -> Entry:
     """Where shape `name`'s folder is, or will be; raises InferenceError if there is no such shape."""
-    if name not in names():
-        raise InferenceError(f"There is no shape {name!r}. Shapes are: {', '.join(names())}.")
+    if name not in shape_names():
+        raise InferenceError(no_shape(name))
     return cache.entry("shapes", name)
 
 
@@ -62,7 +56,7 @@ def write(entry: Entry, tokenizer: Path, report: Callable[[Loading], None]) -> N
 
 
 def _read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    found: dict[str, Any] = json.loads((SHAPES / f"{name}.json").read_text())
     return found
 
 

@@ -1,0 +1,138 @@
+"""What may be written after `python -m inference`: every command's options, each with its default, a sentence and an example.
+
+In: nothing. Out: a parser; `main.py` gives it the commands. A fault of the arguments is a WrongArguments with one sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NoReturn
+
+from inference import terminal
+from inference.errors import WrongArguments
+from inference.events import FORMATS, MODES
+
+PROGRAM = "python -m inference"
+DEFAULT_PROMPT = "hello good morning may i see the menu"
+PEERS = ("bf16", "static-compile", "llama.cpp")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose faults are told like all others; its help keeps the lines of the examples."""
+
+    def __init__(self, prog: str, description: str, usage: str, examples: tuple[str, ...] = ()) -> None:
+        lines = "\n".join(["examples:", *(f"  {example}".rstrip() for example in examples)])
+        told = terminal.wrapped(description, terminal.width() - 2)
+        super().__init__(prog, f"%(prog)s {usage}", told, lines, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        """One sentence, and where to read on."""
+        raise WrongArguments(f"{message[:1].upper()}{message[1:].rstrip('.')}. See {self.prog} --help.")
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """The options of the command that was asked for, its name in `command`; raises WrongArguments."""
+    options, rest = make().parse_known_args(arguments)
+    if rest:
+        quotes = " A prompt of several words stands in quotes." if options.command == "compare" and not rest[0].startswith("-") else ""
+        raise WrongArguments(f"Unrecognized arguments: {' '.join(rest)}.{quotes} See {PROGRAM} {options.command} --help.")
+    return options
+
+
+def make() -> Parser:
+    """The parser of all commands."""
+    parser = Parser(
+        prog=PROGRAM, description="The same model in 4 bits and in full precision: one prompt, both answers, measured.",
+        usage="COMMAND ...", examples=(f'{PROGRAM} compare "{DEFAULT_PROMPT}"', f"{PROGRAM} doctor", f"{PROGRAM} COMMAND --help"),
+    )  # fmt: skip
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command", prog=PROGRAM)
+    for add in (_compare, _bench, _quality, _doctor):
+        _common(add(commands), "the model that menu was tuned from" if add is _bench else "menu, the packaged one")
+    return parser
+
+
+def _command(commands: Any, name: str, words: str, description: str, usage: str, *examples: str) -> Parser:
+    given = tuple(f"{PROGRAM} {name} {example}" for example in examples)
+    parser: Parser = commands.add_parser(name, help=words, description=description, usage=usage, examples=given)
+    return parser
+
+
+def _common(command: Parser, default: str) -> None:
+    command.add_argument("--model", help=f"Hub id, folder, .gguf file or shape:NAME (default: the variable MODEL_ID, else {default})")
+    command.add_argument("--lanes", help="which to run, separated by commas, such as cuda:nf4,cpu:fp32 (default: the variable LANES, else auto:nf4,cpu:fp32)")
+    command.add_argument("-v", "--verbose", action="store_true", help="show the log of the lanes and of their libraries (default: faults only)")
+
+
+def _compare(commands: Any) -> Parser:
+    one = _command(
+        commands, "compare", "one prompt, or a file of prompts, answered by each lane",
+        "Answer one prompt, or a file of prompts, by each lane; print who won, the answers and their figures.",
+        "PROMPT [options]",
+        f'"{DEFAULT_PROMPT}"', '"hello" --lanes cuda:nf4,cuda:bf16,cpu:fp32 --repeats 5', '"hello" --markdown card.md', "--prompts orders.jsonl --csv rows.csv",
+    )  # fmt: skip
+    one.add_argument("words", nargs="?", metavar="PROMPT", help="the prompt, in quotes (or --prompt, or --prompts)")
+    one.add_argument("--prompt", help="the prompt; the same as giving it without --prompt")
+    one.add_argument("--prompts", metavar="FILE", help="txt (a prompt a line), csv or jsonl with `prompt` and optional `expected`; Ctrl+C keeps what is done")
+    one.add_argument("--system", default="", help="system prompt (default: none)")
+    one.add_argument("--format", choices=FORMATS, default="chat", help="by the model's chat template, or the prompt as it is (default: %(default)s)")
+    one.add_argument("--max-new-tokens", type=int, default=50, metavar="N", help="where an answer is cut (default: %(default)s)")
+    one.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 takes the likeliest token each time, up to 2 (default: %(default)s)")
+    one.add_argument("--seed", type=int, default=0, metavar="N", help="for a temperature above 0 (default: %(default)s)")
+    one.add_argument("--mode", choices=MODES, default="auto", help="auto: in turn where two lanes share a device, else together (default: %(default)s)")
+    one.add_argument("--repeats", type=int, default=1, metavar="N", help="runs of each lane; above 1 a warm-up goes before, not counted (default: %(default)s)")
+    one.add_argument("--quality", action="store_true", help="also score the full-precision answer with every lane (default: no)")
+    one.add_argument("--full", action="store_true", help="print every row of the table and the summary (default: six rows)")
+    one.add_argument("--json", metavar="FILE", help="write the whole record to FILE; - for stdout, and then nothing else (default: no)")
+    one.add_argument("--csv", metavar="FILE", help="write one row for each run to FILE (default: no)")
+    one.add_argument("--markdown", metavar="FILE", help="write the table and the code to FILE, ready for a model card (default: no)")
+    return one
+
+
+def _bench(commands: Any) -> Parser:
+    ours = _command(
+        commands, "bench", "each lane against plain generate",
+        "Measure each lane against plain generate on the same weights, in turns; the last line is one JSON object.",
+        "[options]",
+        "--lanes cpu:fp32", "--lanes cpu:fp32 --peer llama.cpp", "--shape gemma-3-4b --lanes cuda:nf4 --rounds 3",
+    )  # fmt: skip
+    ours.add_argument("--prompt", default=DEFAULT_PROMPT, help='the prompt (default: "%(default)s")')
+    ours.add_argument("--prompt-tokens", type=int, default=0, metavar="N", help="a raw prompt of exactly N tokens instead (default: --prompt)")
+    ours.add_argument("--max-new-tokens", type=int, default=50, metavar="N", help="where an answer is cut (default: %(default)s)")
+    ours.add_argument("--rounds", type=int, default=5, metavar="N", help="counted answers of each way; the medians are shown (default: %(default)s)")
+    ours.add_argument("--positions", type=int, default=0, metavar="N", help="also compare the log-probabilities at N positions of a fixed text (default: none)")
+    ours.add_argument("--shape", metavar="NAME", help="random weights of that size, a name under examples/shapes (default: the model)")
+    ours.add_argument("--peer", action="append", default=[], choices=PEERS, help="another way to measure beside it; may be given again (default: none)")
+    ours.add_argument("--quote", action="append", default=[], metavar="NAME=TPS,TTFT,TOTAL", help="a row measured elsewhere, marked as quoted (default: none)")
+    return ours
+
+
+def _quality(commands: Any) -> Parser:
+    parser = _command(
+        commands, "quality", "what 4 bits changed, on a text or a file of prompts",
+        "Measure how far each lane moved from full precision, on a text or on the answers to a file of prompts.",
+        "(--text FILE | --prompts FILE) [options]",
+        "--text your.txt", "--prompts orders.jsonl --markdown card.md", "--text your.txt --lanes cuda:nf4,cuda:bf16,cpu:fp32 --json -",
+    )  # fmt: skip
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--text", metavar="FILE", help="a UTF-8 text, scored in windows of 512 tokens")
+    what.add_argument("--prompts", metavar="FILE", help="txt, csv or jsonl with `prompt` and optional `expected`; the answers are scored")
+    parser.add_argument("--format", choices=FORMATS, default="chat", help="for --prompts: by the chat template, or as it is (default: %(default)s)")
+    parser.add_argument("--max-new-tokens", type=int, default=50, metavar="N", help="for --prompts: where an answer is cut (default: %(default)s)")
+    parser.add_argument(
+        "--reference-model", metavar="MODEL", help="another checkpoint for the FP32 CPU lane (default: the variable CPU_MODEL_ID, else the model)"
+    )
+    parser.add_argument("--base", metavar="MODEL", default="", help="what the model was tuned from, for the survival (default: what an adapter names)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE; - for stdout, and then nothing else (default: no)")
+    parser.add_argument("--markdown", metavar="FILE", help="write the figures to FILE, ready for a model card (default: no)")
+    return parser
+
+
+def _doctor(commands: Any) -> Parser:
+    check = _command(
+        commands, "doctor", "what can run here, which models fit, what the cache holds",
+        "Tell what can run on this machine, which models fit, and what the cache holds; with MODEL, judge that one before anything of it is downloaded.",
+        "[MODEL] [options]", "", "you/your-fine-tune", "--empty-cache",
+    )  # fmt: skip
+    check.add_argument("named", nargs="?", metavar="MODEL", help="judge this model alone (default: the whole machine)")
+    check.add_argument("--empty-cache", action="store_true", help="remove what our cache holds and no lane uses, instead of the report (default: no)")
+    return check
