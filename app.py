@@ -7,7 +7,6 @@ known to be good, since it reads some of the same variables and fails less polit
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import logging
 import os
@@ -16,8 +15,11 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from inference import terminal
+from inference.cli.exits import FAILED, STOPPED, WRONG
+from inference.cli.parser import Parser
 from inference.engine.dispatch import Starter
 from inference.engine.engine import Engine
 from inference.engine.process import start_worker
@@ -30,32 +32,32 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FLAGS: dict[str, tuple[str, str]] = {
-    "--share": ("share", "make a public link, good for a week (put --auth before it)"),
-    "--auth": ("auth", "user:password that visitors must give"),
-    "--host": ("host", "address to listen on (default 127.0.0.1; 0.0.0.0 for every network)"),
+    "--share": ("share", "make a public link, good for a week; give --auth as well (default: no)"),
+    "--auth": ("auth", "user:password that visitors must give (default: none)"),
+    "--host": ("host", "address to listen on, 0.0.0.0 for every network (default: 127.0.0.1)"),
     "--port": ("port", "port to listen on (default: the first free one from 7860 up)"),
-    "--model": ("model_id", "Hub id or local folder of the model"),
-    "--lanes": ("lanes", "lanes to show, separated by commas (default auto:nf4,cpu:fp32)"),
+    "--model": ("model_id", "Hub id, folder, .gguf file or shape:NAME (default: menu, the packaged one)"),
+    "--lanes": ("lanes", "lanes to show, separated by commas (default: auto:nf4,cpu:fp32)"),
 }
 _engines: list[Engine] = globals().get("_engines", [])  # outlives a hot reload, which runs this file again
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise WrongArguments(f"{message[:1].upper()}{message[1:]}. See python app.py --help.")
-
-
 def read_settings(argv: list[str]) -> Settings:
     """Settings from the environment, each flag overriding its variable; raises InferenceError."""
-    parser = _Parser(prog="app.py", description="One prompt, two lanes: 4-bit against full precision, measured.", allow_abbrev=False)
+    parser = Parser(
+        "python app.py", "Serve the page: one prompt, answered by the model in 4 bits and in full precision, side by side, measured.", "[options]",
+        ("python app.py", "python app.py --model you/your-fine-tune --port 8000", "python app.py --share --auth user:password"),
+    )  # fmt: skip
     for flag, (name, words) in FLAGS.items():
-        words += f" [{VARIABLES[name]}]"
+        words += f"; the variable {VARIABLES[name]} sets it too"
         if flag == "--share":
             parser.add_argument(flag, dest=name, action="store_const", const="1", help=words)
         else:
             parser.add_argument(flag, dest=name, help=words, metavar=flag[2:].upper())
     given = {VARIABLES[name]: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
-    return from_env({**os.environ, **given})
+    settings = from_env({**os.environ, **given})
+    settings.check_shapes()
+    return settings
 
 
 def build_page(settings: Settings, starter: Starter = start_worker) -> tuple[gr.Blocks, Engine, Callable[[], None]]:
@@ -107,6 +109,7 @@ def check_address(settings: Settings) -> None:
 def main(argv: list[str] | None = None, starter: Starter = start_worker) -> int:
     """Serve the page until told to end; returns the exit code."""
     global demo
+    terminal.prepare()
     try:
         settings = read_settings(sys.argv[1:] if argv is None else argv)
         reloading = threading.current_thread() is not threading.main_thread()
@@ -115,7 +118,9 @@ def main(argv: list[str] | None = None, starter: Starter = start_worker) -> int:
         demo, engine, start = build_page(settings, starter)
     except InferenceError as error:
         print(error, file=sys.stderr)
-        return 2 if isinstance(error, WrongArguments) else 1
+        return WRONG if isinstance(error, WrongArguments) else FAILED
+    except KeyboardInterrupt:  # before the page is up; after that it is how the page ends
+        return STOPPED
     return 0 if reloading else serve(demo, engine, start, settings)
 
 
@@ -133,7 +138,7 @@ def serve(page: gr.Blocks, engine: Engine, start: Callable[[], None], settings: 
         _, url, share_url = page.launch(**launch_options(settings))
     except OSError as error:
         print(f"The page can't be served: {error}", file=sys.stderr)
-        return 1
+        return FAILED
     print(f"Open {url}" + (f" or {share_url}" if share_url else ""), flush=True)
     start()
     while not ended.wait(0.5):

@@ -2,7 +2,10 @@
 
 import sys
 
-from inference.cli.main import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from inference.cli.main import main
+
+        sys.exit(main())
+    except KeyboardInterrupt:  # before a command has begun
+        sys.exit(130)
