@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import unicodedata
+from collections.abc import Callable
 from typing import TextIO
 
 USUAL_WIDTH = 80  # where the output goes to no terminal, or to one that does not say
@@ -33,6 +34,15 @@ def _plainly(error: UnicodeError) -> tuple[str, int]:
         raise error
     signs = error.object[error.start : error.end]
     return "".join(PLAIN.get(sign) or sign.encode("ascii", "backslashreplace").decode() for sign in signs), error.end
+
+
+def delivering(run: Callable[[], int], gone: int) -> int:
+    """The exit code of `run`, which prints, or `gone` where a reader has gone before all was written."""
+    try:
+        code = run()
+    except BrokenPipeError:
+        code = gone
+    return code if delivered() else gone
 
 
 def delivered() -> bool:

@@ -38,13 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     terminal.prepare()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        code = _run(arguments)
-    except SystemExit as ended:  # --help
-        code = int(ended.code or 0)
-    except BrokenPipeError:
-        code = FAILED
-    return code if terminal.delivered() else FAILED
+    return terminal.delivering(lambda: _run(arguments), FAILED)
 
 
 def _run(arguments: list[str] | None) -> int:
@@ -56,6 +50,8 @@ def _run(arguments: list[str] | None) -> int:
     except InferenceError as error:
         print(error, file=sys.stderr)
         return WRONG if isinstance(error, WrongArguments) else FAILED
+    except SystemExit as ended:  # --help
+        return int(ended.code or 0)
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
         return STOPPED

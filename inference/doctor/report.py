@@ -34,7 +34,8 @@ def report(settings: Settings) -> tuple[list[str], bool]:
     free = _free(found)
     lines = ["Versions", *(f"  {name} {version}" for name, version in versions().items()), "", "Hardware", *_hardware(settings), "", "Lanes"]
     for lane in found:
-        lines.append(f"  {lane.lane}: {'can run' if lane.available else 'can not run'}{f'; {lane.reason}' if lane.reason else ''}")
+        can = "can not run" if not lane.available else "can run on the CPU" if lane.reason else "can run"
+        lines.append(f"  {lane.lane}: {can}{f'; {lane.reason}' if lane.reason else ''}")
         lines += _ways(lane.lane, settings) if lane.available else []
     default = "Model (the default; --model or MODEL_ID names another)" if settings.model_id == DEFAULT_MODEL else "Model (the one that is named)"
     models, trouble = _models(settings, free)
@@ -50,7 +51,9 @@ def report_model(settings: Settings) -> tuple[list[str], bool]:
     lines, trouble = _models(settings, _free(found))
     trouble = _cannot_run(found) + trouble
     command = shlex.join(["python", "-m", "inference", "compare", "hello", "--model", settings.model_id])
-    return [*lines, *(f"  {lane.lane}: {lane.reason}" for lane in found if not lane.available), "", _what_next(trouble, command)], not trouble
+    lines += [f"  {lane.lane}: {lane.reason}" for lane in found if not lane.available]
+    closing = ["", _what_next(trouble, command)] if len(lines) > 1 or not trouble else []  # one line that says why is enough
+    return [*lines, *closing], not trouble
 
 
 def _free(found: Sequence[Found]) -> dict[str, int]:
@@ -143,8 +146,7 @@ def main() -> int:
     terminal.prepare()
     settings = from_env()
     logging.basicConfig(level=logging.ERROR if settings.quiet else logging.INFO, stream=sys.stderr)  # what is amiss stands in the report
-    code = _print(settings)
-    return code if terminal.delivered() else 1
+    return terminal.delivering(lambda: _print(settings), 1)
 
 
 def _print(settings: Settings) -> int:

@@ -74,7 +74,7 @@ def test_a_peer_is_checked_against_what_auto_became(fake_lanes, monkeypatch):
         bench.bench(settings, request, 1, lambda _: None, ["bf16"])
     monkeypatch.setattr(bench, "resolved", lambda lane, settings: lane.replace("auto", "cuda"))
     monkeypatch.setattr(bench, "bench_lane", lambda settings, *_: {"plain": {}, "ours": {}, "peers": {}, "lane": settings.lanes})
-    monkeypatch.setattr(bench, "bench_table", lambda _: "")
+    monkeypatch.setattr(bench, "bench_table", lambda *_: "")
     monkeypatch.setattr(bench, "bench_peer", lambda settings, peer, *_: {"lane": settings.lanes})
     found = bench.bench(settings, request, 1, lambda _: None, ["bf16"])["lanes"]["cuda:nf4"]
     assert found["lane"] == found["peers"]["bf16"]["lane"] == ("cuda:nf4",)

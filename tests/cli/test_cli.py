@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -46,7 +47,7 @@ def test_a_lane_that_can_not_run_makes_exit_code_1_and_the_other_answers(folder)
         (("compare", "--prompt", "hi", "--max-new-tokens", "0"), "tokens"),
         (("compare", "--prompt", "hi", "--repeats", "0"), "repeats"),
         (("compare", "--prompts", "nowhere.txt"), "can't be read"),
-        (("compare", "--prompt", "hi", "--speed", "9"), "unrecognized arguments"),
+        (("compare", "--prompt", "hi", "--speed", "9"), "Unrecognized arguments"),
         (("bench", "--rounds", "0"), "--rounds must be 1 or more"),
     ],
 )
@@ -62,12 +63,14 @@ def test_doctor_tells_a_cache_that_can_t_be_written_before_anything_starts(tmp_p
 
 
 def test_doctor_tells_what_can_run_and_exits_1_where_a_lane_can_not():
-    good = run("doctor", "--lanes", "cpu:nf4,cpu:fp32")
+    good = run("doctor", "--lanes", "cpu:nf4,cpu:fp32", env={key: value for key, value in os.environ.items() if key != "MODEL_ID"})
     assert good.returncode == 0 and "gemma-3-4b on cpu:fp32" in good.stdout and "threads" in good.stdout
+    assert "Model (the default" in good.stdout and good.stdout.endswith("\n\nEverything needed is here: make run\n")
+    assert len(set(re.findall(r"[\d.]+ GiB free(?! on its disk)", " ".join(good.stdout.split())))) == 1, "free RAM is read once"
     other = run("doctor", "--lanes", "cuda:nf4")
-    assert (other.returncode == 1) == ("can not run" in other.stdout)
+    assert (other.returncode == 1) == ("can not run" in other.stdout) == ("To mend first: cuda:nf4 can not run" in other.stdout)
 
 
 def test_doctor_judges_the_model_that_is_named_and_exits_1_where_it_can_t_be_loaded(tmp_path):
     done = run("doctor", str(tmp_path / "none"), "--lanes", "cpu:fp32")
-    assert done.returncode == 1 and "can't be loaded: There is no folder or file" in done.stdout and "Versions" not in done.stdout
+    assert done.returncode == 1 and "can't be loaded: There is no folder or file" in " ".join(done.stdout.split()) and "Versions" not in done.stdout

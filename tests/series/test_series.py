@@ -47,7 +47,7 @@ def test_every_prompt_gives_a_record_and_the_medians_count_them_all(engine):
     assert whole["skipped"] == [{"line": 21, "reason": "not JSON"}] and whole["skipped_more"] == 3
     assert whole["lanes"]["cpu:nf4"]["expected"] == 10
     assert json.loads(json.dumps(whole)) == whole
-    assert "20 of 20 prompts done; 4 lines left out." in table.text(series)
+    assert "20 of 20 prompts done; 4 lines left out." in table.text(series, 80)
     assert series.skipped.words() == ["Line 21 was left out: not JSON.", "And 3 more lines were left out."]
     assert len([line for line in table.markdown(series).splitlines() if line.startswith("| ")]) == 20 + 2 + 2 + 2
 
