@@ -117,6 +117,11 @@ def shape_names() -> list[str]:
     return sorted(path.stem for path in SHAPES.glob("*.json"))
 
 
+def shape_file(name: str) -> Path:
+    """Where the shape `name` is described, if there is one."""
+    return SHAPES / f"{name}.json"
+
+
 def no_shape(name: str) -> str:
     """The sentence for a shape that there is none of."""
     return f"There is no shape {name!r}. Shapes are: {', '.join(shape_names())}."

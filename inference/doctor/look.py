@@ -18,7 +18,7 @@ from inference.errors import InferenceError
 from inference.fast import first_line
 from inference.lane.config import read_config
 from inference.models.skeleton import skeleton
-from inference.settings import SHAPES, SMALL_MODEL, Settings
+from inference.settings import SMALL_MODEL, Settings, shape_file
 from inference.sources import adapter, at_hand, default_model, formats, headers, hub
 from inference.sources.adapter import Adapter
 from inference.sources.at_hand import Checkpoint, HubName
@@ -153,7 +153,7 @@ def _shape(name: str, settings: Settings) -> Seen:
 
 def config_of_shape(name: str) -> PretrainedConfig:
     """The configuration of a shape; its name is checked."""
-    return AutoConfig.for_model(**json.loads((SHAPES / f"{name}.json").read_text())["config"])
+    return AutoConfig.for_model(**json.loads(shape_file(name).read_text())["config"])
 
 
 def as_bf16(config: PretrainedConfig) -> dict[str, Stored]:

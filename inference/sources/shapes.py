@@ -17,7 +17,7 @@ from inference.cache.cache import Cache, Entry
 from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.events import Loading
-from inference.settings import SHAPES, no_shape, shape_names
+from inference.settings import no_shape, shape_file, shape_names
 
 if TYPE_CHECKING:
     from torch import nn
@@ -56,7 +56,7 @@ def write(entry: Entry, tokenizer: Path, report: Callable[[Loading], None]) -> N
 
 
 def _read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((SHAPES / f"{name}.json").read_text())
+    found: dict[str, Any] = json.loads(shape_file(name).read_text())
     return found
 
 

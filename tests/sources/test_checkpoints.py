@@ -87,7 +87,7 @@ def test_a_restored_default_model_is_used_without_asking_the_hub(settings, monke
 
 
 def test_a_shape_is_written_once_and_marked_as_noise(settings, monkeypatch, tmp_path):
-    monkeypatch.setattr(checkpoints.shapes, "FOLDER", tmp_path)
+    monkeypatch.setattr("inference.settings.SHAPES", tmp_path)
     config = {"model_type": "llama", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
     (tmp_path / "small.json").write_text(json.dumps({"seed": 0, "scale": {"linear": 3.0}, "config": config}))
     restored(settings)
@@ -113,7 +113,7 @@ def test_a_damaged_restored_model_is_found_out_made_anew_and_said(settings, monk
 
 
 def test_a_shape_whose_description_changed_is_written_anew(settings, monkeypatch, tmp_path):
-    monkeypatch.setattr(checkpoints.shapes, "FOLDER", tmp_path)
+    monkeypatch.setattr("inference.settings.SHAPES", tmp_path)
     config = {"model_type": "llama", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
     restored(settings)
     for layers in (1, 2):
