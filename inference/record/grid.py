@@ -16,7 +16,6 @@ _SIGNS = re.compile(r"([\\`*_{}\[\]#|~$!])")
 MOST_CELL = 600
 GAP = 2  # columns between two cells
 NARROWEST = 14  # a column is wrapped to no less
-LEAST_CELL = 10
 Rows = Sequence[Sequence[str]]
 
 
@@ -85,9 +84,9 @@ def _shrunk(widths: Sequence[int], room: int) -> list[int]:
 
 def _block(head: Sequence[str], row: Sequence[str], width: int) -> str:
     """A row below itself: its first cell, then each other one behind its head."""
-    longest = max(map(terminal.columns, head[1:]))
+    longest = min(max(map(terminal.columns, head[1:])), width // 2 - 2)
     cells = [(f"  {title}", cell) for title, cell in zip(head[1:], row[1:], strict=True)]
-    return "\n".join([*terminal.wrap(terminal.printable(row[0]), width), text(cells, [longest + 2, max(LEAST_CELL, width - longest - 2 - GAP)])])
+    return "\n".join([*terminal.wrap(terminal.printable(row[0]), width), text(cells, [longest + 2, width - longest - 2 - GAP])])
 
 
 def _lines(row: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:

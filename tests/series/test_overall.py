@@ -32,7 +32,7 @@ def test_answers_are_counted_one_by_one():
 
 def test_what_was_cut_anywhere_is_said_beside_the_winner_in_text_and_markdown():
     series = Series((), records=records((ended(10, reason="length"), ended(20)), (ended(10), ended(20))))
-    for text in (table.text(series), table.markdown(series)):
+    for text in (table.text(series, 80), table.markdown(series)):
         assert text.index("FP32 writes 2.0× faster") < text.index("as expected") and "Cut at 50 tokens." in text
         assert "4-bit (NF4): answer" in text and "Full precision (FP32): speed" in text
 
