@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from inference.child import ROOT
+from inference.cli import parser
 
 README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -76,6 +78,14 @@ def test_every_link_leads_somewhere(page):
         if not target.exists() or (anchor and anchor not in anchors(target)):
             lost.append(link)
     assert not lost
+
+
+@pytest.mark.parametrize("page", [README, *DOCS], ids=lambda page: page.name)
+def test_every_command_told_can_be_given(page):
+    text = text_of(page).replace("\\\n", " ")
+    told = re.findall(r"^python -m inference ([a-z].*)", text, re.M) + re.findall(r"`python -m inference ([a-z][^`]*)`", text)
+    for command in told:
+        parser.parse(shlex.split(command, comments=True))
 
 
 def test_the_readme_leads_to_every_page_of_docs():
