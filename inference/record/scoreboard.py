@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inference.lanes import short_word
+from inference.lanes import LaneName, short_word
 from inference.record.figures import FIRST_TOKEN, SPEED, WEIGHTS, Figure
 from inference.record.missing import why
 from inference.record.model import LaneRecord, Pair, Record, RunRecord
@@ -75,9 +75,8 @@ def _fact(title: str, figure: Figure, record: Record, pair: Pair) -> Fact:
 
 def name(record: Record, lane: str) -> str:
     """A lane in as few words as tell it from the others: "4-bit", "FP32", and with its device where two are of one precision."""
-    found = record.lanes[lane]
-    alike = sum(short_word(each.precision or "") == short_word(found.precision or "") for each in record.lanes.values()) > 1
-    return found.title(lane) if alike or not found.precision else short_word(found.precision)
+    words = {key: short_word(each.precision or LaneName.parse(key).precision) for key, each in record.lanes.items()}
+    return record.lanes[lane].title(lane) if list(words.values()).count(words[lane]) > 1 else words[lane]
 
 
 def answers(record: Record, pair: Pair) -> str:
