@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from inference.lanes import LaneName, lane_title, precision_words
-from inference.record import scoreboard
-from inference.record.grid import bold, markdown
+from inference.record import grid, scoreboard
 from inference.record.model import Record
 from inference.record.scoreboard import TITLES, Fact
 from ui.badge import about, colour, escape
@@ -35,9 +34,8 @@ def _title(lane: str) -> str:
 def board(record: Record, kept: int = 1) -> str:
     """The scoreboard of a finished comparison; `kept`: how many this tab has, all of which a reload would lose."""
     lanes = list(record.lanes)
-    facts = scoreboard.facts(record)
-    if facts:
-        body, said = _facts(list(facts), lanes), scoreboard.caveat(record)
+    if facts := _of_two(record):
+        body, said = _facts(facts, lanes), scoreboard.caveat(record)
     elif len(lanes) > 2:
         rows = [(each.lane, [each.title, each.speed, each.first_token, each.weights, each.answer]) for each in scoreboard.standings(record)]
         body, said = _table(rows, lanes), " ".join(filter(None, [scoreboard.no_winner(record), scoreboard.caveat(record)]))
@@ -80,11 +78,16 @@ def copied(record: Record) -> tuple[str, str]:
     asked = f"Asked: {record.request.prompt}"
     model = f"{record.model.id or 'unknown model'}, 4-bit against full precision, measured"
     hardware = ", ".join(filter(None, [record.environment.gpu, record.environment.cpu]))
-    text = "\n".join(filter(None, [model, hardware, asked, "", *scoreboard.as_text(record)]))
-    if facts := scoreboard.facts(record):
-        rows = [["", "", "measured"], *([bold(fact.title), fact.words, fact.numbers] for fact in facts)]
+    text = "\n".join([*filter(None, [model, hardware, asked]), "", *scoreboard.as_text(record)])
+    rows: list[list[str]] = []
+    if facts := _of_two(record):
+        rows = [["", "", "measured"], *([grid.bold(fact.title), fact.words, fact.numbers] for fact in facts)]
     elif record.verdict.pairs:
         rows = [list(HEADS), *([each.title, each.speed, each.first_token, each.weights, each.answer] for each in scoreboard.standings(record))]
-    else:
-        return text, text
-    return text, "\n\n".join(filter(None, [f"**{model}**", hardware, asked, markdown(rows), scoreboard.caveat(record)]))
+    told = [grid.markdown(rows), scoreboard.caveat(record)] if rows else [scoreboard.no_winner(record)]
+    return text, "\n\n".join(filter(None, [grid.bold(model), *map(grid.escape, (hardware, asked)), *told]))
+
+
+def _of_two(record: Record) -> list[Fact]:
+    """The facts of two lanes; none where more were asked, even if but two of them ended."""
+    return list(scoreboard.facts(record)) if len(record.lanes) == 2 else []

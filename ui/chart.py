@@ -45,7 +45,8 @@ def _race(record: Record) -> str:
         f'<span{" class=last" if at > LAST * longest else ""} style="left:{100 * at / longest:.2f}%">{escape(seconds(at) if at else "0")}</span>'
         for at in ticks_of(longest)
     )
-    told = f"Time from the prompt's arrival to the last token; a mark every {count(step)}." if step else "Time from the prompt's arrival to the last token."
+    marks = f"; a mark every {'token' if step == 1 else count(step)}" if step else ""
+    told = f"Time from the prompt's arrival to the last token{marks}."
     return (
         f'<figure class="race" aria-label="The race over time"><figcaption><strong>The race</strong> {escape(told)} '
         f'<span class="key"><i class="wait"></i> waiting for the first word <i class="write"></i> writing</span></figcaption>'

@@ -20,7 +20,6 @@ from inference.record.scores import Answers, Choice, Figures, Fork, NoQuality, P
 from inference.record.table import text_table
 from inference.record.verdict import summary_lines
 from tests.support.records import ended, status
-from ui import charts
 from ui.pair import figure_rows
 
 TOP = {"schema", "created", "model", "request", "environment", "lanes", "verdict", "quality"}
@@ -146,7 +145,7 @@ def test_more_and_less_are_told_by_the_figures_own_words(figure):
 
 
 def test_what_is_built_on_the_list_is_part_of_it():
-    assert set(charts.BARS) <= set(FIGURES) and set(OF_A_RUN) <= set(FIGURES)
+    assert set(OF_A_RUN) <= set(FIGURES)
     assert {figure.short for figure in FIGURES if figure.short} == {field.name for field in fields(Pair)} - {
         "reference",
         "other",
@@ -156,11 +155,6 @@ def test_what_is_built_on_the_list_is_part_of_it():
     for figure in OF_A_RUN:
         assert {figure.key} <= {field.name for field in fields(RunRecord)} & {field.name for field in fields(RunFigures)} & set(COLUMNS)
     assert len({figure.title for figure in (*FIGURES, TOKENS)}) == len(FIGURES) + 1
-
-
-def test_the_charts_say_whether_more_is_better():
-    titles = {chart.title: chart.y_title for chart in charts.bars(full())}
-    assert titles["Speed: more wins"] == "Tokens a second" and titles["First token: less wins"] == "Seconds"
 
 
 # ---- loads

@@ -63,11 +63,14 @@ def test_the_page_shows_them(served, browser):
     page.goto(served)
     page.locator("#prompt textarea").fill("hello")
     page.get_by_role("button", name="Send").click()
-    page.locator("#results table").wait_for()
-    badges, table = page.locator(".tiles").text_content(), page.locator("#results table").first.text_content()
+    page.locator(".board[data-state=done]").wait_for()
+    page.locator("#details button").first.click()
+    page.locator("#table table").wait_for()
+    tiles, race, table = page.locator(".tiles").text_content(), page.locator(".race-words").text_content(), page.locator("#table table").text_content()
     page.close()
-    for words in ("First token2.00 s", "Speed10.0 tok/s", "Total4.90 s"):
-        assert words in badges, badges
+    for words in ("First word2.00 s", "Speed10.0 tok/s", "Total4.90 s"):
+        assert words in tiles, tiles
+    assert race == "4.90 s for 30 tokens, first after 2.00 s"
     for words in ("3.00 s (cold)", "10.0 tok/s", "20.0 tok/s", "queue 5.00 s", "load 3.00 s", "4.90 s"):
         assert words in table, words
     assert not re.search(r"\b(6\.\d+|14\.\d+) tok/s", table)

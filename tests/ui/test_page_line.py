@@ -14,20 +14,20 @@ SETTINGS = ["", "chat", 3, 0, 0, "together"]
 
 
 class Visitor(threading.Thread):
-    """A tab without a browser: begins a comparison, then reads the full-precision column's frames."""
+    """A tab without a browser, so that no component triggers what it asks: begins a comparison, then reads the full-precision column's frames."""
 
     def __init__(self, app: FakeApp, number: int) -> None:
         super().__init__(daemon=True)
         self.url, self.tab, self.lines = f"{app.url}/gradio_api", f"visitor{number}", []
         listeners = {listener["api_name"]: listener["id"] for listener in app.demo.config["dependencies"]}
-        self.begin_id, self.stream_id = listeners["begin"], sorted(id for name, id in listeners.items() if name.startswith("stream"))[-1]
+        self.press_id, self.stream_id = listeners["press"], sorted(id for name, id in listeners.items() if name.startswith("stream"))[-1]
 
     def _post(self, way: str, fn_index: int, data: list) -> None:
         body = json.dumps({"data": data, "fn_index": fn_index, "session_hash": self.tab}).encode()
         urllib.request.urlopen(urllib.request.Request(f"{self.url}/{way}", body, {"Content-Type": "application/json"})).read()
 
     def begin(self) -> None:
-        self._post("run/predict", self.begin_id, [f"I am {self.tab}", *SETTINGS])
+        self._post("run/predict", self.press_id, [f"I am {self.tab}", *SETTINGS])
         self._post("queue/join", self.stream_id, [])
         self.start()
 
@@ -48,8 +48,8 @@ def test_the_twentieth_visitor_of_a_slow_lane_is_shown_its_place_and_is_answered
     visitors = [Visitor(fake_app, number) for number in range(VISITORS)]
     for visitor in visitors:
         visitor.begin()
-    until(lambda: visitors[-1].saw(f"behind {VISITORS - 1} other runs"), 30, what="the last one's place")
+    until(lambda: visitors[-1].saw(f"Waiting behind {VISITORS - 1}"), 30, what="the last one's place")
     fake_app.script()
     until(lambda: not any(visitor.is_alive() for visitor in visitors), 60, what="all answered")
-    assert not any(visitor.saw("read already") or visitor.saw("over") for visitor in visitors)
+    assert not any(visitor.saw("read already") or visitor.saw("is over") for visitor in visitors)
     assert all(visitor.saw("chicken") and visitor.saw("Done") for visitor in visitors)
