@@ -37,7 +37,7 @@ class ModelBox:
                 )  # fmt: skip
                 load = gr.Button("Load", elem_id="model-load", scale=0, min_width=120)
                 cancel = gr.Button("Cancel", visible=False, elem_id="model-cancel", scale=0, min_width=120)
-            self.refusal = gr.HTML(visible=False, elem_id="model-refusal")
+            self.refusal = gr.HTML(elem_id="model-refusal")
             said = gr.HTML(visible=False, elem_id="model-said")
         self.outputs = [box, said, load, cancel]
 

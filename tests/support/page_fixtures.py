@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,7 @@ class FakeApp:
         from app import start_once
         from ui.build import build, launch_options
 
+        keep_builds_apart()
         self.script_file = script_file
         if not script_file.exists():
             self.script()
@@ -60,6 +62,19 @@ class FakeApp:
 
     def _start_lane(self, lane: str, settings: Settings) -> LaneProcess:
         return start_fake_lane(lane, settings, FAKE_LANE_FILE=str(self.script_file), FAKE_MODEL=settings.model_id)
+
+
+def keep_builds_apart() -> None:
+    """What a listener of one page makes in its thread must not become a part of another page that the main thread is building.
+
+    Gradio has one place for "the page being built" in a process; only tests build one while another is served.
+    """
+    from gradio import blocks
+
+    for name in ("get_blocks_context", "get_render_context"):
+        real = getattr(blocks, name)
+        if real.__module__.startswith("gradio."):
+            setattr(blocks, name, lambda real=real: real() if threading.current_thread() is threading.main_thread() else None)
 
 
 def start_fake_lane(lane: str, settings: Settings, **env: str) -> LaneProcess:

@@ -52,4 +52,4 @@ def test_the_twentieth_visitor_of_a_slow_lane_is_shown_its_place_and_is_answered
     fake_app.script()
     until(lambda: not any(visitor.is_alive() for visitor in visitors), 60, what="all answered")
     assert not any(visitor.saw("read already") or visitor.saw("is over") for visitor in visitors)
-    assert all(visitor.saw("chicken") and visitor.saw("Done") for visitor in visitors)
+    assert all(visitor.saw("chicken") and visitor.saw("Cut at 3 tokens") for visitor in visitors)

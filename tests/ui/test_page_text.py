@@ -13,10 +13,11 @@ def test_a_failing_lane_tells_its_sentence_and_the_other_completes(tab, fake_app
     fake_app.script(cpu_nf4={"fail_at": 4}, cpu_fp32={"tokens": 12})
     tab.send()
     tab.wait_idle()
-    assert tab.status(LEFT) == "The scripted lane failed here. Ask again."
+    assert (tab.status(LEFT), tab.sentence(LEFT)) == ("Failed", "The scripted lane failed here. Ask again.")
     assert tab.answer(LEFT).startswith("We have chicken"), "the text so far is kept"
     assert tab.status(RIGHT) == "Done"
-    tab.wait(lambda: tab.verdict, "a verdict")
+    tab.wait(lambda: "No winner: 4-bit failed." in tab.verdict, "who won")
+    assert "n/a" not in tab.page.locator(f"{LEFT} .tiles").text_content(), "the figures of the tokens that came are kept"
     fake_app.script()
     tab.send()
     tab.wait(lambda: tab.status(LEFT) == tab.status(RIGHT) == "Done", "the next prompt works")
@@ -27,7 +28,7 @@ def test_a_killed_lane_is_told_and_the_next_prompt_works(tab, fake_app, lane, co
     fake_app.script(**{lane: {"die_at": 4}})
     tab.send()
     tab.wait_idle()
-    assert "was killed (signal 9)" in tab.status(column)
+    assert "was killed (signal 9)" in tab.sentence(column) and tab.status(column) == "Failed"
     assert tab.answer(column).startswith("We have chicken")
     assert tab.status(other) == "Done"
     fake_app.script()
@@ -40,10 +41,10 @@ def test_an_answer_without_text_is_a_fault_and_no_blank_box(tab, fake_app, said)
     fake_app.script(cpu_nf4={"say": said, "tokens": 5})
     tab.send()
     tab.wait_idle()
-    assert tab.status(LEFT) == "No text produced."
-    assert tab.answer(LEFT).startswith("No text produced.")
-    assert "failed: no text produced" in tab.page.locator(f"{LEFT} .chips").text_content()
+    assert tab.status(LEFT) == "No text" and not tab.answer(LEFT)
+    assert tab.sentence(LEFT).startswith("No text produced. The model gave 5 tokens")
     assert tab.status(RIGHT) == "Done"
+    tab.wait(lambda: "No winner: 4-bit failed." in tab.verdict, "no verdict over an answer without text")
 
 
 # ---- text and looks
@@ -54,12 +55,14 @@ HOSTILE = '${alert(1)}${window.ran=1} <script>window.ran=1</script><img src=x on
 
 def test_hostile_text_is_shown_and_does_not_run(tab, fake_app):
     dialogs = []
-    tab.page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
+    hear = lambda dialog: dialogs.append(dialog.message) or dialog.dismiss()  # noqa: E731
+    tab.page.on("dialog", hear)
     fake_app.script(both={"say": HOSTILE, "tokens": 1})
     tab.send(HOSTILE)
     tab.wait_idle()
     assert tab.answer(LEFT) == tab.answer(RIGHT) == HOSTILE
-    assert tab.page.locator(f"{LEFT} [data-testid=user]").text_content() == HOSTILE
+    tab.wait(lambda: HOSTILE in tab.page.locator(".board .asked").text_content(), "the prompt on the scoreboard")
+    tab.page.remove_listener("dialog", hear)  # the shared tab lives on, and a page that has a history asks before it is left
     assert tab.page.evaluate("window.ran") is None and dialogs == []
 
 
@@ -80,10 +83,9 @@ def test_the_style_sheet_reaches_the_page(tab):
 def test_no_column_of_a_cpu_lane_speaks_of_a_gpu(tab):
     tab.send()
     tab.wait_idle()
-    for lane, title in ((LEFT, "4-bit NF4 · CPU"), (RIGHT, "FP32 · CPU")):
+    for lane, title in ((LEFT, "4-bit (NF4)"), (RIGHT, "Full precision (FP32)")):
         words = tab.page.locator(lane).inner_text()
-        assert title in words and "GPU" not in words
-        assert "device CPU" in words and "precision" in words
+        assert title in words and "CPU" in words and "GPU" not in words
 
 
 def test_a_phone_needs_no_sideways_scroll(tab):
@@ -92,20 +94,19 @@ def test_a_phone_needs_no_sideways_scroll(tab):
     tab.send("a" * 300)
     tab.wait_idle()
     assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390
-    left, right = (tab.page.locator(lane).bounding_box() for lane in (LEFT, RIGHT))
+    tops, answers = ([tab.page.locator(f"{lane} {part}").bounding_box() for lane in (LEFT, RIGHT)] for part in (".block.top", ".answer"))
     tab.page.set_viewport_size({"width": 1280, "height": 900})
-    assert right["y"] > left["y"] + left["height"], "stacked"
+    assert tops[0]["y"] == tops[1]["y"] and answers[1]["y"] >= answers[0]["y"] + answers[0]["height"], "figures side by side, answers stacked"
 
 
-def test_every_button_has_a_name_and_the_status_is_announced(tab):
+def test_every_button_has_a_name(tab):
     unnamed = "[...document.querySelectorAll('button')].filter(b => b.offsetParent && !(b.innerText.trim() || b.ariaLabel || b.title)).map(b => b.outerHTML)"
     assert tab.page.evaluate(unnamed) == []
-    assert tab.page.locator(".lane .phase[aria-live=polite]").count() == 2
 
 
 def test_an_idle_page_asks_nothing_of_the_server(open_tab):
     tab = open_tab()
-    tab.wait(lambda: tab.status(LEFT) == "Ready.", "ready")
+    tab.wait(lambda: tab.status(LEFT) == "Ready", "ready")
     asked: list[str] = []
     tab.wait(lambda: asked.clear() or not _requests_during(tab, asked), "the timer to stop")
 

@@ -1,0 +1,80 @@
+"""The page as axe-core and a screen reader find it, in headless Chromium over fake lanes: light and dark, every tab, empty and finished."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.support.browser_tab import LEFT, RIGHT, Tab
+
+BAD = ("serious", "critical")
+TABS = ("One prompt", "Prompts file", "History")
+
+
+def found(tab: Tab, where: str) -> list[str]:
+    """What is serious, with the parts that it is about."""
+    tab.page.wait_for_timeout(200)  # colours fade in
+    response = Axe().run(tab.page).response
+    return [
+        f"{where}: {each['id']}: {node['target']} {node['failureSummary']}"
+        for each in response["violations"]
+        if each["impact"] in BAD
+        for node in each["nodes"]
+    ]
+
+
+def found_in_tabs(tab: Tab, where: str) -> list[str]:
+    told: list[str] = []
+    for name in TABS:
+        tab.page.get_by_role("tab", name=name).click()
+        told += found(tab, f"{where}, {name}")
+    tab.page.get_by_role("tab", name=TABS[0]).click()
+    return told
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_audit_finds_nothing_serious(open_tab, fake_app, theme):
+    tab = open_tab()
+    tab.page.goto(f"{tab.app.url}/?__theme={theme}")
+    tab.page.locator("#send").wait_for()
+    told = found_in_tabs(tab, f"{theme}, empty")
+    tab.send()
+    tab.wait_idle()
+    tab.page.locator("#details button").first.click()
+    told += found_in_tabs(tab, f"{theme}, finished")
+    tab.page.locator("#settings-open").click()
+    told += found(tab, f"{theme}, settings")
+    tab.page.keyboard.press("Escape")
+    fake_app.script(cpu_nf4={"fail_at": 4})
+    tab.send()
+    tab.wait_idle()
+    told += found(tab, f"{theme}, failed")
+    assert not told, "\n".join(told)
+
+
+HEARD = """() => { window.heard = []; new MutationObserver(() => window.heard.push(document.querySelector('#said').textContent))
+    .observe(document.querySelector('#said'), {childList: true, characterData: true, subtree: true}); }"""
+
+
+def test_each_phase_is_announced_once_and_no_token(tab, fake_app):
+    fake_app.script(both={"tokens": 30, "token_s": 0.02})
+    tab.wait(lambda: tab.page.locator("#said[role=status][aria-live=polite]").count(), "the live region")
+    tab.page.evaluate(HEARD)
+    tab.choose("Together")
+    tab.send()
+    tab.wait_idle()
+    tab.wait(lambda: any("writes" in words or "Equally" in words for words in tab.page.evaluate("window.heard")), "who won is read out")
+    heard = tab.page.evaluate("window.heard")
+    of_lanes = [words for words in heard if words.startswith(("4-bit (NF4): ", "Full precision (FP32): "))]
+    assert {"4-bit (NF4): Writing", "Full precision (FP32): Writing"} & set(of_lanes) and len(of_lanes) == len(set(of_lanes))
+    assert not any("chicken" in words for words in heard)
+
+
+def test_an_answer_is_not_read_out_as_it_comes_and_has_its_lanes_name(tab):
+    tab.send()
+    tab.wait_idle()
+    for lane, name in ((LEFT, "4-bit (NF4)"), (RIGHT, "Full precision (FP32)")):
+        log = tab.page.locator(f"{lane} [role=log]")
+        tab.wait(lambda log=log: log.get_attribute("aria-live") == "off", "the answer's log")
+        assert log.get_attribute("aria-label") == f"Answer of {name}"
+    assert not tab.page.locator(".lane [aria-live]:not([aria-live=off])").count()
