@@ -65,9 +65,10 @@ def test_each_phase_is_announced_once_and_no_token(tab, fake_app):
     tab.wait_idle()
     tab.wait(lambda: any("writes" in words or "Equally" in words for words in tab.page.evaluate("window.heard")), "who won is read out")
     heard = tab.page.evaluate("window.heard")
-    of_lanes = [words for words in heard if words.startswith(("4-bit (NF4): ", "Full precision (FP32): "))]
-    assert {"4-bit (NF4): Writing", "Full precision (FP32): Writing"} & set(of_lanes) and len(of_lanes) == len(set(of_lanes))
-    assert not any("chicken" in words for words in heard)
+    of_lanes = [part for words in heard for part in words.split(". ") if part.startswith(("4-bit (NF4): ", "Full precision (FP32): "))]
+    assert {f"{name}: {phase}" for name in ("4-bit (NF4)", "Full precision (FP32)") for phase in ("Writing", "Done")} <= set(of_lanes)
+    assert len(of_lanes) == len(set(of_lanes)), "each once"
+    assert not any("chicken" in words or "–" in words for words in heard)
 
 
 def test_an_answer_is_not_read_out_as_it_comes_and_has_its_lanes_name(tab):

@@ -57,20 +57,19 @@ said.setAttribute('role', 'status');
 said.setAttribute('aria-live', 'polite');
 const told = new Map();
 
-function tell(key, phase, words) {
-    if (told.get(key) === phase) return;
-    const first = !told.has(key);
+function news(key, phase, words) {
+    const before = told.get(key);
     told.set(key, phase);
-    if (first) return;
-    said.textContent = words;
+    return before === undefined || before === phase ? [] : [words];
 }
 
 function look() {
     if (!said.isConnected) document.body.append(said);
+    const heard = []; // all at once: of two in a row a reader would be told the last alone
     for (const lane of document.querySelectorAll('.lane')) {
         const status = one('.status', lane), name = one('h2', lane)?.textContent;
         if (!status || !name) continue;
-        tell(lane.id, status.dataset.phase, `${name}: ${one('.phase', status).textContent}`);
+        heard.push(...news(lane.id, status.dataset.phase, `${name}: ${one('.phase', status).textContent}`));
         const log = one('[role=log]', lane);
         if (log && log.getAttribute('aria-live') !== 'off') {
             log.setAttribute('aria-live', 'off'); // or every frame of an answer is read out
@@ -83,7 +82,11 @@ function look() {
         // what was asked for is below the fold of a phone
         one('#board').scrollIntoView({block: 'start', behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth'});
     }
-    if (board) tell('board', board.dataset.state, [...board.querySelectorAll('.fact strong, .standings tr, .caveat')].map((part) => part.textContent).join('. '));
+    if (board) {
+        const parts = board.querySelectorAll(board.dataset.state === 'done' ? '.fact strong, .standings tr, .caveat' : '.caveat');
+        heard.push(...news('board', board.dataset.state, [...parts].map((part) => part.textContent).join('. ')));
+    }
+    if (heard.length) said.textContent = heard.join('. ');
 }
 
 let due = false;
