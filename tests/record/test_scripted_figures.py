@@ -62,7 +62,7 @@ def test_the_page_shows_them(served, browser):
     page = browser.new_page()
     page.goto(served)
     page.locator("#prompt textarea").fill("hello")
-    page.get_by_role("button", name="Send").click()
+    page.locator("#send").click()
     page.locator(".board[data-state=done]").wait_for()
     page.locator("#details button").first.click()
     page.locator("#table table").wait_for()

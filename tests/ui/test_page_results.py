@@ -1,4 +1,4 @@
-"""The page under and beside the answers, in headless Chromium over fake lanes: table and charts."""
+"""The page under the answers, in headless Chromium over fake lanes: the race and the rows, and everything else behind Details."""
 
 from __future__ import annotations
 
@@ -6,56 +6,58 @@ import subprocess
 import sys
 
 from inference.child import ROOT
-from inference.progress import Progress
-from tests.support.records import ended, record_of
-from tests.support.tab_pages import compare
-from ui import charts
-
-# ---- results
+from tests.support.browser_tab import LEFT, Tab
 
 
-def test_after_a_comparison_the_page_shows_table_summary_charts_and_their_numbers(open_tab):
+def rows(tab: Tab) -> dict[str, list[str]]:
+    """The key rows, by title."""
+    shown = tab.page.locator("#measured tbody tr").all()
+    return {row.locator("th").text_content(): row.locator("td .value, td:not(:has(.value))").all_text_contents() for row in shown}
+
+
+def test_after_a_comparison_the_page_shows_the_race_and_six_rows_and_the_rest_behind_details(open_tab):
     tab = open_tab()
-    assert not tab.page.locator("#results").is_visible()
-    compare(tab)
+    assert not tab.page.locator("#measured").is_visible() and not tab.page.locator("#details").is_visible()
+    tab.send()
+    tab.page.locator("#measured table").wait_for()
+    assert list(rows(tab)) == ["Writing speed", "First word", "Total", "Memory", "Size", "Quality"]
+    tiles = tab.page.locator(f"{LEFT} .tiles dd").all_text_contents()
+    assert [rows(tab)[title][0] for title in ("First word", "Writing speed", "Total", "Size")] == tiles, "the same numbers as on the card"
+    assert tab.page.locator("#measured .race li").count() == 2 and "for 12 tokens, first after" in tab.page.locator(".race-words").first.text_content()
+    assert not tab.page.locator("#table").is_visible()
+    tab.page.locator("#details button").first.click()
+    tab.page.locator("#table table").wait_for()
     table = tab.page.locator("#table").text_content()
-    for row in ("Code to load", "Startup time", "Decode speed", "n/a (this lane uses no GPU)", "not measured", "python -m inference quality"):
+    for row in ("Code to load", "Startup time", "n/a (this lane uses no GPU)", "not measured", "python -m inference quality"):
         assert row in table, row
-    assert "times" in tab.page.locator("#summary").text_content()
-    tab.page.locator("#tokens-over-time svg, #tokens-over-time canvas").first.wait_for()
-    assert "first token" in tab.page.locator("#charts-in-words").text_content()
+    assert "times" in tab.page.locator("#summary").text_content() and "python -m inference" in tab.page.locator("#code").text_content()
 
 
-# ---- without a browser
+def test_what_was_measured_is_gone_while_the_next_prompt_is_answered(tab, fake_app):
+    tab.send()
+    tab.page.locator("#measured table").wait_for()
+    fake_app.script(both={"hold_at": 4})
+    tab.wait_idle()
+    tab.send()
+    tab.wait(lambda: tab.answer(LEFT), "left writes")
+    assert not tab.page.locator("#measured table").count() and not tab.page.locator("#details").is_visible()
+    fake_app.script()
+    tab.page.locator("#measured table").wait_for()
 
 
-def test_the_time_axis_is_logarithmic_only_where_totals_differ_by_more_than_ten_times():
-    near, far = record_of(cpu_nf4=ended(5), cpu_fp32=ended(10)), record_of(cuda_nf4=ended(100), cpu_fp32=ended(1, total=10.0))
-    assert not charts.logarithmic(near) and charts.logarithmic(far)
-    assert charts.tokens_over_time(near).frame["time"].tolist()[:3] == [0.1, 0.2, 0.3]
-    assert abs(charts.tokens_over_time(far).frame["time"][0] + 1) < 1e-9 and "logarithmic" in charts.in_words(far)
-
-
-def test_four_lanes_have_four_colours():
-    record = record_of(cuda_nf4=ended(100), cuda_bf16=ended(200), cpu_nf4=ended(20), cpu_fp32=ended(10))
-    assert len(set(charts.colours(record).values())) == 4
-    assert all(len(chart.frame) == 4 for chart in charts.bars(record)[:3])
-
-
-def test_the_charts_in_words_tell_how_each_run_ended_and_what_a_failed_one_got_to():
-    failed = Progress(0.0, "failed", "half", 3, prompt_ids=(1, 2), error="It died.", t_first_s=0.25, t_last_s=0.75)
-    words = charts.in_words(record_of(cpu_nf4=failed, cuda_nf4=Progress(0.0, "failed", error="No."), cpu_fp32=ended(10, reason="length"))).splitlines()
-    assert any("first token 250 ms, end after 750 ms: failed (not counted); 4.00 tok/s; load" in line for line in words)
-    assert any("first token n/a, end before the first token: failed (not counted)" in line for line in words)
-    assert any("end after 300 ms: cut at the token limit;" in line for line in words)
-    assert not any("stopped after" in line or "all after" in line for line in words)
+def test_a_label_opens_its_definition_and_escape_closes_it(tab):
+    tab.page.locator(f"{LEFT} .tiles .about").first.click()
+    told = tab.page.locator("#about-ttft")
+    assert told.is_visible() and "until its first token" in told.text_content()
+    tab.page.keyboard.press("Escape")
+    assert not told.is_visible()
 
 
 def test_the_pages_process_imports_no_torch_even_for_its_results():
     look = (
-        "import app, sys; sys.path.insert(0, 'tests'); from tests.support.records import record_of, ended; from ui import charts; "
-        "from inference.record.export import export; r = record_of(cpu_nf4=ended(5), cpu_fp32=ended(10)); charts.bars(r); export([r], 'markdown'); "
-        "print('torch' in sys.modules, 'transformers' in sys.modules)"
+        "import app, sys; sys.path.insert(0, 'tests'); from tests.support.records import record_of, ended; from ui import board, chart; "
+        "from inference.record.export import export; r = record_of(cpu_nf4=ended(5), cpu_fp32=ended(10)); board.board(r); chart.measured(r); "
+        "export([r], 'markdown'); print('torch' in sys.modules, 'transformers' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["False", "False"], done.stderr

@@ -100,7 +100,7 @@ def test_a_phone_needs_no_sideways_scroll(tab):
 
 
 def test_every_button_has_a_name(tab):
-    unnamed = "[...document.querySelectorAll('button')].filter(b => b.offsetParent && !(b.innerText.trim() || b.ariaLabel || b.title)).map(b => b.outerHTML)"
+    unnamed = "[...document.querySelectorAll('button')].filter(b => b.checkVisibility({visibilityProperty: true}) && !(b.innerText.trim() || b.ariaLabel || b.title)).map(b => b.outerHTML)"
     assert tab.page.evaluate(unnamed) == []
 
 
