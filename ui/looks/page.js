@@ -24,7 +24,10 @@ function drawer(open) {
 document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || event.defaultPrevented) return;
     if (one('#settings.open')) drawer(false);
-    else if (!one(':popover-open') && !one('[role="listbox"]:popover-open') && running()) one('#send').click();
+    else if (!one(':popover-open') && running()) {
+        // each lane's own button: Send takes no Stop so soon after it, for a double click's sake
+        for (const stop of document.querySelectorAll('.lane button.stop')) if (stop.offsetParent) stop.click();
+    }
 });
 
 // ---- clicks
