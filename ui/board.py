@@ -6,7 +6,7 @@ after a run; the texts that its Copy buttons copy. Who won is said by `inference
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from inference.lanes import LaneName, lane_title, precision_words
 from inference.record import grid, scoreboard
@@ -34,7 +34,7 @@ def _title(lane: str) -> str:
 def board(record: Record, kept: int = 1) -> str:
     """The scoreboard of a finished comparison; `kept`: how many this tab has, all of which a reload would lose."""
     lanes = list(record.lanes)
-    if facts := _of_two(record):
+    if facts := scoreboard.facts(record):
         body, said = _facts(facts, lanes), scoreboard.caveat(record)
     elif len(lanes) > 2:
         rows = [(each.lane, [each.title, each.speed, each.first_token, each.weights, each.answer]) for each in scoreboard.standings(record)]
@@ -56,7 +56,7 @@ def _board(state: str, asked: str, body: str, said: str, copies: tuple[str, str]
     )
 
 
-def _facts(facts: list[Fact], lanes: list[str]) -> str:
+def _facts(facts: Sequence[Fact], lanes: list[str]) -> str:
     cells = []
     for fact in facts:
         won = f" won {colour(fact.winner, lanes)}" if fact.winner else ""
@@ -80,14 +80,9 @@ def copied(record: Record) -> tuple[str, str]:
     hardware = ", ".join(filter(None, [record.environment.gpu, record.environment.cpu]))
     text = "\n".join([*filter(None, [model, hardware, asked]), "", *scoreboard.as_text(record)])
     rows: list[list[str]] = []
-    if facts := _of_two(record):
+    if facts := scoreboard.facts(record):
         rows = [["", "", "measured"], *([grid.bold(fact.title), fact.words, fact.numbers] for fact in facts)]
     elif record.verdict.pairs:
         rows = [list(HEADS), *([each.title, each.speed, each.first_token, each.weights, each.answer] for each in scoreboard.standings(record))]
     told = [grid.markdown(rows), scoreboard.caveat(record)] if rows else [scoreboard.no_winner(record)]
     return text, "\n\n".join(filter(None, [grid.bold(model), *map(grid.escape, (hardware, asked)), *told]))
-
-
-def _of_two(record: Record) -> list[Fact]:
-    """The facts of two lanes; none where more were asked, even if but two of them ended."""
-    return list(scoreboard.facts(record)) if len(record.lanes) == 2 else []

@@ -52,8 +52,8 @@ def factor(ratio: float) -> str:
 
 
 def facts(record: Record) -> tuple[Fact, ...]:
-    """The scoreboard of two lanes; empty where the record has another number of pairs than one (`standings`, `no_winner`)."""
-    if len(record.verdict.pairs) != 1:
+    """The scoreboard of two lanes; empty for another number of lanes (`standings`) and where nothing may be held against anything (`no_winner`)."""
+    if len(record.lanes) != 2 or not record.verdict.pairs:
         return ()
     pair = record.verdict.pairs[0]
     told = (_fact(title, figure, record, pair) for title, figure in zip(TITLES, _FIGURES, strict=False))

@@ -186,7 +186,7 @@ def test_the_button_says_why_it_can_not_be_used(open_tab, fake_app):
     tab.wait_idle()
     tab.send()
     tab.wait(tab.page.get_by_role("button", name=BUTTON).is_enabled, "the button enabled")
-    assert not why.text_content().strip()
+    tab.wait(lambda: not why.text_content().strip(), "no reason left")
 
 
 # ---- the listeners alone
