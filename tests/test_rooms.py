@@ -31,6 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 BASELINES = {"bench.baseline", "bench.plain", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
 LANE_ROOMS = {"sources", "decode", "models", "cpu", "cuda", "lane", "doctor"}
 PAGE_MAY_IMPORT = {"engine", "record", "quality", "series"}
+PAGE = sorted((ROOT / "ui").rglob("*.py"))
+PAGE_ROOMS: dict[str, set[str]] = {"comparison": set(), "history": {"comparison"}, "prompts": {"comparison"}, "fork": {"comparison", "history"}}
 HEAVY = {"torch", "transformers", "bitsandbytes", "accelerate", "safetensors"}
 MOST_FILES = 15
 
@@ -109,10 +111,18 @@ def test_no_two_modules_import_each_other():
         walk(module, ())
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "ui").glob("*.py")), ids=lambda path: path.name)
-def test_the_page_imports_no_lane(path):
+@pytest.mark.parametrize("path", PAGE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_page_imports_no_lane_and_its_rooms_each_other_in_one_direction(path):
     assert rooms_in_need("ui", path) & set(MAY_IMPORT) <= PAGE_MAY_IMPORT
     assert not {name.partition(".")[0] for name in imported(path)} & HEAVY
+    room = path.parent.name if path.parent.name in PAGE_ROOMS else ""
+    others = {name.split(".")[1] for name in imported(path) if name.startswith("ui.")} & set(PAGE_ROOMS) - {room}
+    assert path.name == "build.py" or others <= PAGE_ROOMS.get(room, set())
+
+
+def test_the_page_s_rooms_stay_small():
+    for folder in [ROOT / "ui", *(ROOT / "ui" / room for room in PAGE_ROOMS)]:
+        assert len(list(folder.glob("*.py"))) <= MOST_FILES, folder
 
 
 def test_heavy_libraries_are_imported_only_where_a_lane_process_works():

@@ -18,6 +18,8 @@ from inference.events import MODES, Request
 from inference.quality.answers import scored_or_why_not
 from inference.record.export import as_json
 
+MODE_CHOICES = [("Automatic", "auto"), ("Together", "together"), ("In turn", "in-turn")]
+
 
 def build_request(prompt: Any, system: Any, format: Any, max_new_tokens: Any, temperature: Any, seed: Any) -> Request:
     """A checked Request; raises InferenceError with one sentence for a value that can't be used."""

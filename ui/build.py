@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
+from inference.child import ROOT
 from inference.engine.engine import Engine
 from inference.settings import Settings
-from ui import board, looks, private
+from ui import looks, private
 from ui.api import compare_endpoint
-from ui.columns import LOOK_S, Column, card
-from ui.composer import TOKENS, Ask, ask
+from ui.comparison import board
+from ui.comparison.columns import LOOK_S, Column, card
+from ui.comparison.composer import TOKENS, Ask, ask
+from ui.comparison.handlers import Page
+from ui.comparison.model_box import ModelBox
+from ui.comparison.results import Results
 from ui.definitions import popovers
-from ui.fork import ForkViewer
-from ui.fork_box import Fork
-from ui.handlers import Page
-from ui.history_tab import HistoryTab
-from ui.model_box import ModelBox
+from ui.fork.box import Fork
+from ui.fork.viewer import ForkViewer
+from ui.history.tab import HistoryTab
 from ui.preview import preview
-from ui.prompts_tab import EXAMPLES, PromptsTab
-from ui.results import Results
+from ui.prompts.tab import EXAMPLES, PromptsTab
 
-ROOT = Path(__file__).resolve().parent.parent
 TITLE = "Does 4-bit cost you speed or quality?"
 INTRO = "The same model twice: squeezed to 4 bits, and in full precision. One prompt, both answers side by side, every figure measured."
 FORMATTED = '<button type="button" class="quiet" id="formatted" aria-pressed="false">Formatted</button>'

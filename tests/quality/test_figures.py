@@ -149,7 +149,7 @@ def test_flips_list_both_directions():
 
 
 def test_figures_need_no_torch():
-    code = "import inference.quality.prompts, inference.quality.answers, inference.cli.quality, ui.fork, sys; print('torch' in sys.modules)"
+    code = "import inference.quality.prompts, inference.quality.answers, inference.cli.quality, ui.fork.viewer, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False"
 

@@ -20,7 +20,7 @@ from inference.record.scores import Answers, Choice, Figures, Fork, NoQuality, P
 from inference.record.table import text_table
 from inference.record.verdict import summary_lines
 from tests.support.records import ended, status
-from ui.pair import figure_rows
+from ui.history.pair import figure_rows
 
 TOP = {"schema", "created", "model", "request", "environment", "lanes", "verdict", "quality"}
 MODEL = {"id", "revision", "architecture", "parameters", "adapter", "note"}

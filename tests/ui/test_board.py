@@ -11,7 +11,8 @@ import pytest
 from inference.progress import Progress
 from inference.record.scoreboard import TITLES
 from tests.support.records import ended, record_of
-from ui import badge, board, definitions
+from ui import badge, definitions
+from ui.comparison import board
 
 HOSTILE = '${alert(1)} {{x}} `y` "quoted" \'single\' <img src=x onerror="window.ran=1"> | **b**'
 FAILED = Progress(0.0, "failed", "half", 3, prompt_ids=(1, 2), error="It died.", t_first_s=0.25, t_last_s=0.75)

@@ -14,7 +14,7 @@ from inference.record.figures import FIGURES as ALL_FIGURES
 from inference.record.scores import Figures, NoQuality, Quality
 from inference.timing import Timings
 from tests.support.records import ended, record_of
-from ui import chart
+from ui.comparison import chart
 
 FAILED = Progress(0.0, "failed", "half", 3, prompt_ids=(1, 2), error="It died.", t_first_s=0.25, t_last_s=0.75)
 DIED_AT_ONCE = Progress(0.0, "failed", error="No.")

@@ -14,8 +14,8 @@ from inference.settings import Settings
 from inference.status import LaneStatus
 from inference.timing import Timings
 from tests.support.records import status
-from ui.columns import FAULT, FRAME_S
-from ui.handlers import Page
+from ui.comparison.columns import FAULT, FRAME_S
+from ui.comparison.handlers import Page
 
 DONE = Done("r1", "stop", "Hello there", (1, 2), 4, Timings(0.035, 100.0, 0.01, 98.34, 1.24))
 

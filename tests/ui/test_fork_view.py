@@ -15,8 +15,8 @@ from inference.quality.figures import Positions, figures
 from inference.quality.fork import find_fork
 from inference.record.scores import Quality
 from inference.score_events import Scored, nameless
-from ui import fork_words as words
-from ui.fork_view import head, tail, view
+from ui.fork import words
+from ui.fork.view import head, tail, view
 
 LANES = ["auto:nf4", "cpu:fp32"]
 KLD = (0.001, 0.05, 0.5, 2.0)

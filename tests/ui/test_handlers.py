@@ -10,8 +10,8 @@ import pytest
 from inference.events import MAX_NEW_TOKENS_LIMIT, MOST_CHARACTERS, Loading
 from inference.settings import Settings
 from tests.support.fakes import Stage
-from ui.columns import LOOK_S
-from ui.handlers import DOUBLE_CLICK_S, GO_ON, IDLE_LOOK_S, Page
+from ui.comparison.columns import LOOK_S
+from ui.comparison.handlers import DOUBLE_CLICK_S, GO_ON, IDLE_LOOK_S, Page
 
 VISITOR = SimpleNamespace(session_hash="tab", query_params={})
 STRANGER = SimpleNamespace(session_hash="other", query_params={})

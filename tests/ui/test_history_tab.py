@@ -13,12 +13,13 @@ import pytest
 from inference.events import Request
 from tests.support.fakes import Stage
 from tests.support.records import ended, record_of
-from ui import history_tab, pair
 from ui.answers import local
+from ui.comparison.handlers import Page
 from ui.download import NOTHING
-from ui.handlers import Page
-from ui.history import END, ISOLATE, Histories, winner
-from ui.history_tab import HistoryTab
+from ui.histories import END, ISOLATE, Histories, winner
+from ui.history import pair
+from ui.history import tab as history_tab
+from ui.history.tab import HistoryTab
 
 VISITOR = SimpleNamespace(session_hash="tab")
 RECORD = record_of(cpu_nf4=ended(5), cpu_fp32=ended(10))

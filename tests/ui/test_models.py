@@ -13,10 +13,10 @@ from inference.settings import DEFAULT_MODEL, Settings
 from inference.status import ModelStatus
 from tests.support.fakes import Stage
 from tests.support.records import ended
-from ui.fork import ForkViewer
-from ui.handlers import IDLE_LOOK_S, LOOK_S, Page
-from ui.model_box import ModelBox
-from ui.models import Models, line, said
+from ui.comparison.handlers import IDLE_LOOK_S, LOOK_S, Page
+from ui.comparison.model_box import ModelBox
+from ui.comparison.models import Models, line, said
+from ui.fork.viewer import ForkViewer
 
 VISITOR = SimpleNamespace(session_hash="tab")
 SPACE = {"SPACE_ID": "you/space"}

@@ -14,10 +14,10 @@ from inference.events import Request
 from inference.progress import Progress
 from tests.support.fakes import Stage
 from tests.support.records import ended
-from ui import fork
-from ui.fork import AFTER, NO_PAIR, ForkViewer
-from ui.fork_box import BUTTON, STOP
-from ui.handlers import Page
+from ui.comparison.handlers import Page
+from ui.fork import viewer as fork
+from ui.fork.box import BUTTON, STOP
+from ui.fork.viewer import AFTER, NO_PAIR, ForkViewer
 
 
 def compare_and_press(tab, fake_app, **script):

@@ -6,7 +6,7 @@ import json
 
 from tests.support.tab_pages import compare, download, open_page, save
 from ui.download import NOTHING
-from ui.history import Histories
+from ui.histories import Histories
 
 
 def test_one_is_opened_again_two_are_compared_and_what_is_chosen_is_exported(open_tab, fake_app):

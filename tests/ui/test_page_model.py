@@ -12,7 +12,7 @@ from inference.settings import Settings
 from tests.support.browser_tab import LEFT, RIGHT, Tab
 from tests.support.page_fixtures import FakeApp
 from tests.support.until import until
-from ui import handlers
+from ui.comparison import handlers
 
 FIRST, NEXT = Settings().model_id, "you/next"
 LISTED = Settings(models=("you/listed", NEXT))

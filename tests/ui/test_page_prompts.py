@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.browser_tab import Tab
 from tests.support.tab_pages import choose_file, download, open_page, progress, save, start_file
-from ui.prompts_tab import SAMPLE
+from ui.prompts.tab import SAMPLE
 
 
 @pytest.fixture

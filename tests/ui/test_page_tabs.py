@@ -13,14 +13,16 @@ from inference.events import Request
 from inference.units import size
 from tests.support.fakes import Stage
 from tests.support.records import ended, record_of
-from ui import history as ui_history
-from ui import history_tab, prompts_tab, watched
+from ui import histories as ui_history
 from ui.api import build_request
-from ui.fork import ForkViewer
-from ui.handlers import Page
-from ui.history import MOST_KEPT, Histories
-from ui.results import Results
-from ui.sessions import Sessions
+from ui.comparison.handlers import Page
+from ui.comparison.results import Results
+from ui.comparison.sessions import Sessions
+from ui.fork.viewer import ForkViewer
+from ui.histories import MOST_KEPT, Histories
+from ui.history import tab as history_tab
+from ui.prompts import tab as prompts_tab
+from ui.prompts import watched
 from ui.tabs import MOST_TABS, Tabs, bytes_of
 
 VISITOR = SimpleNamespace(session_hash="tab")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ui.pretty import formatted
+from ui.comparison.pretty import formatted
 
 
 def test_markdown_is_shown_as_it_looks():

@@ -18,11 +18,13 @@ from inference.series.series import Series
 from inference.settings import Settings
 from tests.support.page_fixtures import start_fake_lane
 from tests.support.records import ended, record_of
-from ui import prompts_tab, series_view, watched
-from ui.handlers import Page
-from ui.prompts_tab import NO_FILE, SAMPLE, STILL_RUNNING, PromptsTab
+from ui.comparison.handlers import Page
+from ui.prompts import tab as prompts_tab
+from ui.prompts import view as series_view
+from ui.prompts import watched
+from ui.prompts.tab import NO_FILE, SAMPLE, STILL_RUNNING, PromptsTab
+from ui.prompts.watched import FULL, Watched, left
 from ui.tabs import MOST_TABS
-from ui.watched import FULL, Watched, left
 
 VISITOR = SimpleNamespace(session_hash="tab")
 QUICK = {"*": {"load_s": 0, "first_s": 0.001, "token_s": 0.001, "tokens": 3}}

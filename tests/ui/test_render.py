@@ -13,7 +13,8 @@ from inference.events import Done, Failed, Hello, LaneFacts, LoadFigures, Loadin
 from inference.progress import Progress
 from inference.status import LaneStatus
 from inference.timing import Timings
-from ui import badge, render
+from ui import badge
+from ui.comparison import render
 
 FACTS = LaneFacts("m/odel", None, "A", 3, "cuda", "NVIDIA H100", "NF4", "uint8", "bfloat16", {"type": "nf4"}, "{'': 0}", "k", None, (), 3 * 2**30, 512, True)
 DONE = Done("r1", "stop", "Hello there", (1, 2), 4, Timings(0.035, 100.0, 0.01, 98.34, 1.24))

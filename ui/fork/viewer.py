@@ -23,10 +23,10 @@ from inference.quality.scorer import REFERENCES
 from inference.score_events import MOST_POSITIONS
 from inference.status import LOADING_STATES, LaneStatus
 from ui.badge import escape
-from ui.fork_view import note, view
-from ui.fork_words import title
-from ui.handlers import FAULT, Page
-from ui.sessions import Session
+from ui.comparison.handlers import FAULT, Page
+from ui.comparison.sessions import Session
+from ui.fork.view import note, view
+from ui.fork.words import title
 
 log = logging.getLogger(__name__)
 LOOK_S = 0.5

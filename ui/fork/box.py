@@ -9,9 +9,9 @@ from typing import Any
 
 import gradio as gr
 
-from ui.fork import AFTER, ForkViewer
-from ui.history_tab import HistoryTab
-from ui.results import Results
+from ui.comparison.results import Results
+from ui.fork.viewer import AFTER, ForkViewer
+from ui.history.tab import HistoryTab
 
 BUTTON = "Compare the answers token by token"
 STOP = "Stop comparing"

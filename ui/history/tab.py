@@ -15,11 +15,11 @@ from inference.record.export import export
 from inference.record.markdown import markdown_code, markdown_table
 from inference.record.model import Record
 from inference.units import size
-from ui import pair, reopened
 from ui.badge import escape
+from ui.comparison.handlers import Page
 from ui.download import FORMAT_CHOICES, Download, ready
-from ui.handlers import Page
-from ui.history import MOST_BYTES, MOST_KEPT
+from ui.histories import MOST_BYTES, MOST_KEPT
+from ui.history import pair, reopened
 
 KEPT = (
     f"The latest comparisons of this browser tab, up to {MOST_KEPT} and {size(MOST_BYTES)} of them, are kept in the memory of the server "

@@ -17,7 +17,7 @@ from inference.lanes import LaneName
 from inference.settings import DEFAULT_MODEL, Settings
 from inference.status import LOADING_STATES, LaneStatus, ModelStatus
 from ui.badge import escape
-from ui.render import loading_words
+from ui.comparison.render import loading_words
 
 MOST_USED = 20
 MOST_CHARACTERS = 1000

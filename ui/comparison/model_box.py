@@ -12,8 +12,8 @@ import gradio as gr
 
 from inference.errors import InferenceError
 from ui.badge import escape
-from ui.handlers import Page, hint
-from ui.models import line
+from ui.comparison.handlers import Page, hint
+from ui.comparison.models import line
 
 ANY = "A Hub id (owner/name, or owner/name@revision), a folder, an adapter's folder, a .gguf file, or shape:NAME. The memory of the one before is given back first."
 LISTED = "The memory of the one before is given back first."

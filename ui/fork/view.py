@@ -14,9 +14,9 @@ from inference.quality.fork import NEAR_TIE_NATS
 from inference.record.scale import USUAL
 from inference.record.scores import Figures
 from inference.units import count
-from ui import fork_words as words
 from ui.badge import escape
-from ui.fork_words import PART, UNFINISHED, Names, Side
+from ui.fork import words
+from ui.fork.words import PART, UNFINISHED, Names, Side
 
 TITLE = "The answers, token by token"
 WORST = 10

@@ -19,12 +19,13 @@ from inference.events import Failed
 from inference.lanes import LaneName, precision_words
 from inference.progress import Progress
 from inference.status import LaneStatus
-from ui import badge, render
-from ui.pretty import formatted
-from ui.sessions import Session
+from ui import badge
+from ui.comparison import render
+from ui.comparison.pretty import formatted
+from ui.comparison.sessions import Session
 
 if TYPE_CHECKING:
-    from ui.handlers import Page
+    from ui.comparison.handlers import Page
 
 log = logging.getLogger(__name__)
 FAULT = "Something went wrong in the page itself; its log has the trace. Ask again."

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from ui.prompts_tab import MODES
+from inference.child import ROOT
+from ui.api import MODE_CHOICES
 
-PROMPTS = Path(__file__).resolve().parent.parent / "examples" / "prompts.json"
+PROMPTS = ROOT / "examples" / "prompts.json"
 TOKENS = 50
 
 
@@ -60,7 +60,7 @@ def _settings() -> list[Any]:
             info="Chat wraps the prompt as the model was trained; raw lets it continue the text.",
         )  # fmt: skip
         mode = gr.Radio(
-            MODES, value="auto", label="Mode",
+            MODE_CHOICES, value="auto", label="Mode",
             info="Together runs the lanes at once; in turn, one after the other, so that none slows another. Automatic: in turn where they share a device.",
         )  # fmt: skip
         system = gr.Textbox(label="System prompt", lines=2, max_lines=6, info="Optional instruction before the prompt; chat format only.", elem_id="system")

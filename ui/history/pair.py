@@ -15,7 +15,7 @@ from inference.record.table import conditions
 from inference.series.overall import lane_titles
 from ui.answers import WORD, asked, local, opened, side, table
 from ui.badge import colour, escape
-from ui.history import model_words, settings_words
+from ui.histories import model_words, settings_words
 
 TWO_MODELS = "A and B are of different models: a gap between them is not only what a device or 4 bits make."
 TWO_PROMPTS = "A and B answer different prompts: nothing is marked in the answers."

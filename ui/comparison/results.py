@@ -12,8 +12,8 @@ import gradio as gr
 from inference.record.markdown import markdown_code, markdown_summary, markdown_table
 from inference.record.model import Record
 from inference.record.verdict import verdict_text
-from ui.chart import measured
-from ui.handlers import Page
+from ui.comparison.chart import measured
+from ui.comparison.handlers import Page
 
 PLAIN: dict[str, Any] = {"sanitize_html": True, "latex_delimiters": []}
 

@@ -20,12 +20,13 @@ from inference.series import table
 from inference.series.prompts import KINDS, LeftOut, Prompt, read_prompts
 from inference.series.series import Series
 from inference.units import count, size
-from ui import series_view, watched
-from ui.api import whole
+from ui.api import MODE_CHOICES, whole
+from ui.comparison.handlers import Page
 from ui.download import FORMAT_CHOICES, Download, ready
-from ui.handlers import Page
+from ui.prompts import view as series_view
+from ui.prompts import watched
+from ui.prompts.watched import Watched, alert, said
 from ui.tabs import Tabs, bytes_of
-from ui.watched import Watched, alert, said
 
 MOST_PROMPTS = 1000
 EXAMPLES = ROOT / "examples"
@@ -39,7 +40,6 @@ KEPT = (
     "reload this tab, or until tabs used after it need the room."
 )
 STILL_RUNNING = "A file is still running here. Wait for it, or stop it first."
-MODES = [("Automatic", "auto"), ("Together", "together"), ("In turn", "in-turn")]
 
 
 class PromptsTab:
@@ -57,7 +57,7 @@ class PromptsTab:
                     self.save = Download("sample", label="Download the sample", size="sm", interactive=True, min_width=130, elem_id="sample-save")
             with gr.Column(scale=2, min_width=260):
                 self.tokens = gr.Number(50, label="Max new tokens for each", minimum=1, maximum=MAX_NEW_TOKENS_LIMIT)
-                self.mode = gr.Radio(MODES, value="auto", label="Mode for each")
+                self.mode = gr.Radio(MODE_CHOICES, value="auto", label="Mode for each")
                 with gr.Row(elem_id="series-buttons"):
                     self.start = gr.Button("Run the file", variant="primary", interactive=False, elem_id="series-run", min_width=120)
                     self.stop = gr.Button("Stop and keep", interactive=False, elem_id="series-stop", min_width=120)

@@ -10,7 +10,7 @@ from inference.record.model import Record
 from inference.series.overall import lane_titles
 from ui.answers import asked, facts, local, opened, parting, sides, table
 from ui.badge import escape
-from ui.history import model_words, settings_words
+from ui.histories import model_words, settings_words
 
 
 def view(record: Record, offset_min: float) -> str:

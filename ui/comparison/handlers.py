@@ -20,14 +20,14 @@ from inference.events import MAX_NEW_TOKENS_LIMIT, MOST_CHARACTERS, Request
 from inference.record.build import build_record
 from inference.record.model import Record
 from inference.status import LOADING_STATES, LaneStatus, ModelStatus
-from ui import board, render
 from ui.api import build_request
 from ui.badge import escape
-from ui.columns import FAULT as FAULT
-from ui.columns import LOOK_S, LaneColumn, retry_button
-from ui.history import Histories
-from ui.models import Models
-from ui.sessions import Session, Sessions
+from ui.comparison import board, render
+from ui.comparison.columns import FAULT as FAULT
+from ui.comparison.columns import LOOK_S, LaneColumn, retry_button
+from ui.comparison.models import Models
+from ui.comparison.sessions import Session, Sessions
+from ui.histories import Histories
 
 log = logging.getLogger(__name__)
 IDLE_LOOK_S = 3.0  # between two looks where nothing moves but the model may be changed in another tab, ...
