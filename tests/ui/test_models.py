@@ -169,7 +169,7 @@ def test_while_a_scoring_goes_on_the_model_is_not_changed(stage, answered, monke
         tried.append(True)
         raise InferenceError("It could not be scored.")
 
-    monkeypatch.setattr("ui.fork.one_answer", score)
+    monkeypatch.setattr("ui.fork.viewer.one_answer", score)
     with gr.Blocks():
         list(ForkViewer(answered).show(VISITOR))
     assert tried == [True]
