@@ -7,6 +7,7 @@ kept, the others counted. Knows no engine and no model.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -21,6 +22,7 @@ from inference.events import MOST_CHARACTERS
 KINDS = (".txt", ".csv", ".jsonl")
 MOST_BYTES = 10 * 2**20
 MOST_TOLD = 20
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 NOT_UTF8 = "not UTF-8 text"
 BLANK = "the row is blank"
 MORE_CELLS = "more cells than the header has; put quotes around the prompt"
@@ -104,6 +106,8 @@ def _data(path: Path) -> bytes:
         raise WrongArguments(f"{path} can't be read ({error.strerror or error}). Check the path.") from error
     if len(data) > MOST_BYTES:
         raise WrongArguments(f"{path.name} is larger than {MOST_BYTES // 2**20} MiB. Split it.")
+    if data.startswith(UTF16):  # every second byte a NUL, which would be read as a part of the prompts
+        raise WrongArguments(f"{path.name} is UTF-16 text. Save it as UTF-8.")
     return data
 
 
@@ -152,6 +156,7 @@ def _jsonl(data: bytes) -> Iterator[Prompt | Skipped]:
 
 
 def _csv(data: bytes) -> Iterator[Prompt | Skipped]:
+    csv.field_size_limit(MOST_BYTES)  # of the process: a long cell is a long row, not the end of the file
     reader = csv.reader(_text(data.rstrip(), ""), strict=True)
     end = 0
     header: list[str] = []

@@ -128,6 +128,18 @@ def test_a_file_without_rows_is_refused_in_a_sentence(tmp_path, name, data, word
         read(tmp_path, name, data)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_file_of_another_encoding_is_named_as_that(tmp_path, encoding):
+    with pytest.raises(InferenceError, match="a.csv is UTF-16 text. Save it as UTF-8."):
+        read(tmp_path, "a.csv", "\ufeffprompt\nhello\n".encode(encoding))
+
+
+def test_a_csv_goes_on_after_a_very_long_cell(tmp_path):
+    prompts, skipped = read(tmp_path, "a.csv", f"prompt\n{'a' * 150_000}\n{'b' * 200_001}\nlast\n")
+    assert [prompt.line for prompt in prompts] == [2, 4]
+    assert skipped.rows == [Skipped(3, "the prompt is longer than 200,000 characters")]
+
+
 def test_a_missing_file_is_a_sentence(tmp_path):
     with pytest.raises(InferenceError, match="can't be read"):
         read_prompts(tmp_path / "none.txt")

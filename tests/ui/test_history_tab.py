@@ -106,6 +106,17 @@ def test_two_chosen_stand_beside_each_other_with_what_differs_marked(history):
     assert "3 words stand in one answer only" in told and "Both answers are the same, word for word." in told
 
 
+def test_words_that_come_often_are_no_difference_and_one_word_is_one():
+    many = ["over", "and"] * 150
+    assert pair.marked(" ".join(["yes", *many]), " ".join(["no", *many]))[2] == 2
+    assert "1 word stands in one answer only; it is" in pair.view(saying("one two"), saying("one two three"), 0)
+
+
+def test_lanes_that_gave_no_text_are_not_told_to_have_answered_the_same():
+    told = pair.view(saying(""), saying(" "), 0)
+    assert told.count("word for word") == 1, "the other lane's"
+
+
 def test_the_figures_of_two_are_held_against_each_other():
     first, second = RECORD, record_of(cpu_nf4=ended(10))
     assert ["Speed", "5.00 tok/s", "10.0 tok/s", "2.0 times faster"] in pair.figure_rows(first, second, "cpu:nf4")

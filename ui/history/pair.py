@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from inference.record.figures import FIGURES, TOKENS, Figure
@@ -19,6 +20,7 @@ from ui.histories import model_words, settings_words
 
 TWO_MODELS = "A and B are of different models: a gap between them is not only what a device or 4 bits make."
 TWO_PROMPTS = "A and B answer different prompts: nothing is marked in the answers."
+MOST_PAIRS = 10**6  # of equal words, one in each answer: what is compared word by word in half a second
 
 
 def figure_rows(first: Record, second: Record, lane: str) -> list[list[str]]:
@@ -45,9 +47,16 @@ def notes(first: Record, second: Record) -> list[str]:
 def marked(left: str, right: str) -> tuple[str, str, int]:
     """Both texts as HTML, with the words that only one of them has marked, and how many words are."""
     a, b = list(WORD.finditer(left)), list(WORD.finditer(right))
-    changes = [op for op in difflib.SequenceMatcher(None, [word[0] for word in a], [word[0] for word in b]).get_opcodes() if op[0] != "equal"]
+    changes = [op for op in _matcher([word[0] for word in a], [word[0] for word in b]).get_opcodes() if op[0] != "equal"]
     ours, theirs = _mark(left, a, [(i, j) for _, i, j, _, _ in changes]), _mark(right, b, [(k, m) for *_, k, m in changes])
     return ours, theirs, sum(j - i + m - k for _, i, j, k, m in changes)
+
+
+def _matcher(a: list[str], b: list[str]) -> difflib.SequenceMatcher[str]:
+    """Takes words that come often for words too, as far as there is time for them: an answer that repeats itself is made of such."""
+    often = Counter(b)
+    pairs = sum(number * often[word] for word, number in Counter(a).items())
+    return difflib.SequenceMatcher(None, a, b, autojunk=pairs > MOST_PAIRS)
 
 
 def _mark(text: str, words: list[re.Match[str]], runs: list[tuple[int, int]]) -> str:
@@ -82,10 +91,21 @@ def _lanes(first: Record, second: Record) -> Iterator[str]:
     for lane in [name for name in first.lanes if name in second.lanes]:
         a, b = first.lanes[lane], second.lanes[lane]
         left, right, told = "", "", ""
-        if same_prompt and a.shown_run and b.shown_run:
-            left, right, differ = marked(a.shown_run.text, b.shown_run.text)
-            told = f"{differ} words stand in one answer only; they are underlined." if differ else "Both answers are the same, word for word."
+        if same_prompt and (ours := _wrote(a)) and (theirs := _wrote(b)):
+            left, right, differ = marked(ours, theirs)
+            told = _differ(differ)
         css = colour(lane, second.lanes)
         yield f'<h2 class="{css}">{escape(titles[lane])}</h2>' + (f'<p class="note">{told}</p>' if told else "")
         yield f'<div class="sides">{side("A", css, a, left)}{side("B", css, b, right)}</div>'
         yield table(["Figure", "A", "B", "B against A"], figure_rows(first, second, lane), "pair")
+
+
+def _wrote(lane: LaneRecord) -> str:
+    """The text of a lane's answer, if it gave one."""
+    return lane.shown_run.text if lane.shown_run and lane.shown_run.text.strip() else ""
+
+
+def _differ(words: int) -> str:
+    if not words:
+        return "Both answers are the same, word for word."
+    return "1 word stands in one answer only; it is underlined." if words == 1 else f"{words} words stand in one answer only; they are underlined."
