@@ -49,6 +49,11 @@ def times(ratio: float, more: str, less: str, same: str = "about the same") -> s
     return f"{ratio:.1f} times {more}" if ratio > 1 else f"{1 / ratio:.1f} times {less}"
 
 
+def share(part: float) -> str:
+    """A part of a whole: "68 %"; 0 % and 100 % where it is none and all, and not what is only near to them."""
+    return f"{100 * part:.0f} %" if part in (0, 1) else f"{min(99, max(1, round(100 * part)))} %"
+
+
 def same_size(ratio: float) -> bool:
     """Whether two numbers of this ratio are told as a tie."""
     return 0.95 <= ratio <= 1.05

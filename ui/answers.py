@@ -17,7 +17,7 @@ from inference.units import UNKNOWN, count
 from ui.badge import colour, escape
 
 WORD = re.compile(r"\S+")
-MOST_PROMPT = 600  # characters of a prompt shown beside its answers
+MOST_PROMPT = 600  # characters of a prompt, and of what is expected, shown beside the answers
 
 
 def side(title: str, css: str, lane: LaneRecord, text: str = "", expected: str | None = None) -> str:
@@ -81,8 +81,16 @@ def _marked(text: str, place: int) -> str:
 
 def asked(prompt: str) -> str:
     """A prompt, cut where it is very long."""
-    cut = prompt if len(prompt) <= MOST_PROMPT else f"{prompt[:MOST_PROMPT]} … ({len(prompt):,} characters)"
-    return f'<div class="question" dir="auto">{escape(cut)}</div>'
+    return f'<div class="question" dir="auto">{escape(_cut(prompt))}</div>'
+
+
+def hoped(expected: str | None) -> str:
+    """What is expected, cut like a prompt; empty where the file says nothing."""
+    return f'<p class="hoped"><span>Expected:</span> <bdi>{escape(_cut(expected))}</bdi></p>' if expected else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_PROMPT else f"{text[:MOST_PROMPT]} … ({len(text):,} characters)"
 
 
 def facts(told: Iterable[Fact], lanes: Iterable[str], caveat: str = "") -> str:

@@ -11,7 +11,7 @@ from inference.lanes import short_word
 from inference.record import grid
 from inference.record.scale import USUAL
 from inference.record.scores import ENOUGH_POSITIONS, Figures, Flips, NoQuality, NoSurvival, Quality, Survival
-from inference.units import count, size
+from inference.units import count, share, size
 
 TOO_FEW = f"Fewer than {ENOUGH_POSITIONS} positions: too few for a verdict."
 
@@ -38,7 +38,7 @@ def in_short(found: Quality) -> str:
     """What was found, in one sentence."""
     figures, (other, reference) = found.figures, (short_word(name.partition(":")[2]) for name in (found.other, found.reference))
     return (
-        f"{other} makes the same first choice as {reference} at {100 * figures.top1_agreement:.0f} % of {count(figures.positions, 'position')} "
+        f"{other} makes the same first choice as {reference} at {share(figures.top1_agreement)} of {count(figures.positions, 'position')} "
         f"(mean divergence {_number(figures.kld_mean)} nat)."
     )
 

@@ -15,6 +15,7 @@ from inference.record.model import LaneRecord, Record, RunFigures
 from inference.record.scoreboard import Fact
 from inference.record.verdict import verdict
 from inference.series.series import LaneMedians
+from inference.units import UNKNOWN
 
 
 def lane_titles(record: Record) -> dict[str, str]:
@@ -51,6 +52,8 @@ def facts(records: Sequence[Record], medians: dict[str, LaneMedians]) -> tuple[F
 
 def _same(records: Sequence[Record]) -> list[Fact]:
     held = [pair.first_divergence is None for record in records for pair in record.verdict.pairs]
+    if not held:
+        return [Fact(scoreboard.TITLES[-1], f"{UNKNOWN}: no prompt was answered by both")]
     if len(held) == sum(held):
         return [Fact(scoreboard.TITLES[-1], f"All {len(held)} the same" if len(held) > 1 else "The same")]
     return [Fact(scoreboard.TITLES[-1], f"{sum(held)} of {len(held)} the same")]
@@ -60,7 +63,8 @@ def _right(whole: Record, medians: dict[str, LaneMedians]) -> list[Fact]:
     judged = {name: found for name, found in medians.items() if found.expected}
     if not judged:
         return []
-    most = max(found.hold_expected / found.expected for found in judged.values())
-    best = [name for name, found in judged.items() if found.hold_expected / found.expected == most]
+    most = max(found.hold_expected for found in judged.values())
+    best = [name for name, found in judged.items() if found.hold_expected == most]
+    alike = len({found.expected for found in judged.values()}) == 1  # of other prompts nobody is better
     told = ", ".join(f"{scoreboard.name(whole, name)} {found.hold_expected} of {found.expected}" for name, found in judged.items())
-    return [Fact("As expected", told, best[0] if len(best) == 1 < len(judged) else None)]
+    return [Fact("As expected", told, best[0] if alike and len(best) == 1 < len(judged) else None)]

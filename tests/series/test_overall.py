@@ -30,6 +30,16 @@ def test_answers_are_counted_one_by_one():
     assert overall.facts(found[:1], medians(found[:1]))[3].words == "The same"
 
 
+def test_answers_to_different_prompts_are_not_the_same_and_fewer_of_them_do_not_win():
+    failed = ended(10, reason="stopped")
+    found = records((ended(10), failed), (failed, ended(20)))
+    assert {fact.title: fact.words for fact in overall.facts(found, medians(found))}["Answers"] == "n/a: no prompt was answered by both"
+    found = records((ended(10), ended(20)), (failed, ended(20)))
+    found = [found[0], replace(found[1], row=Row(2, "what neither said"))]
+    (told,) = [fact for fact in overall.facts(found, medians(found)) if fact.title == "As expected"]
+    assert told.words == "4-bit 1 of 1, FP32 1 of 2" and told.winner is None
+
+
 def test_what_was_cut_anywhere_is_said_beside_the_winner_in_text_and_markdown():
     series = Series((), records=records((ended(10, reason="length"), ended(20)), (ended(10), ended(20))))
     for text in (table.text(series, 80), table.markdown(series)):

@@ -15,6 +15,7 @@ from inference.quality.figures import Positions, figures
 from inference.quality.fork import find_fork
 from inference.record.scores import Quality
 from inference.score_events import Scored, nameless
+from inference.units import share
 from ui.fork import words
 from ui.fork.view import head, tail, view
 
@@ -115,12 +116,24 @@ def test_answers_that_do_not_part_are_told_so(found, told):
 def test_a_share_that_is_not_all_is_never_rounded_to_all():
     found = replace(PARTED.figures, top1_agreement=0.999)
     assert words.agreement(found).startswith("At 99 %") and words.agreement(replace(found, top1_agreement=0.001)).startswith("At 1 %")
+    assert share(0.999) == "99 %" and share(0.001) == "1 %" and share(1.0) == "100 %" and share(0.0) == "0 %"
+    assert words.percent(0.0) == "over 99.9 %" and words.percent(-0.01) == "99.0 %" and words.percent(-0.7) == "50 %"
     assert "At no word" in words.agreement(replace(found, top1_agreement=0.0))
 
 
 def test_an_error_below_the_digits_shown_is_not_told():
     assert words.with_error(1.105, 7e-18, ".3f") == "1.105" and words.with_error(1.105, 0.02, ".3f") == "1.105 ± 0.02"
     assert words.with_error(0.5, None, ".3g") == "0.5"
+    assert words.mean(replace(PARTED.figures, kld_mean=4e-9, kld_se=2e-9)) == "under 0.001 nat"
+
+
+def test_a_choice_just_ahead_of_the_next_is_not_told_as_level_with_it():
+    assert "its word 1.04 times as likely" in lead(view(quality([" We", " korma"], " We rice", other_ids=[10, 70], margin=0.04), LANES))
+
+
+def test_of_two_4_bit_lanes_it_is_said_which_was_looked_at():
+    shown = view(replace(PARTED, other_name="cuda:nf4", other_key="cuda:nf4"), ["cuda:nf4", "cpu:nf4", "cpu:fp32"])
+    assert re.findall(r"<h4>([^<]*)</h4>", shown) == ["4-bit on the GPU", "FP32"]
 
 
 def test_each_token_has_a_row_for_the_panel_and_one_takes_the_focus():

@@ -127,6 +127,11 @@ def test_a_screen_reader_is_told_each_tenth_and_not_each_prompt(prompts, tmp_pat
     assert len(set(told)) <= 14 and told[-1].startswith("100 of 100")
 
 
+def test_of_a_short_file_a_screen_reader_is_never_told_too_few():
+    watch = SimpleNamespace(left_s=lambda: None, _names={}, _does={}, _series=SimpleNamespace(stop=SimpleNamespace(is_set=lambda: False)))
+    assert [Watched._going(watch, done, 3)[0] for done in (1, 2)] == ["1 of 3 prompts done", "2 of 3 prompts done"]
+
+
 def test_the_time_left_follows_the_pace_from_the_first_prompt_on(prompts, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(Watched, "_run", lambda *_: None)
@@ -184,6 +189,11 @@ def test_a_row_says_what_is_as_expected_what_holds_it_and_what_was_cut():
     told = shown(record(1, " The Cola ", "it is the cola.", "the cola"), record(2, "a", "a", "the cola", "length"))
     assert told.count("✓ As expected") == 1 and told.count("✓ Holds what is expected") == 1 and told.count("✗ Not as expected") == 2
     assert told.count("Cut at 3 tokens") == 2 and "The same so far" in told
+
+
+def test_of_a_very_long_expectation_the_beginning_is_shown():
+    told = shown(record(1, "a", "b", "x" * 200_000))
+    assert "(200,000 characters)" in told and len(told) < 5000
 
 
 def test_only_the_rows_wanted_are_shown():

@@ -11,7 +11,7 @@ from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED, TOTAL, WEIGHTS,
 from inference.record.missing import why
 from inference.record.model import LaneRecord, Record, RunRecord
 from inference.record.scores import NoQuality
-from inference.units import UNKNOWN, count, seconds
+from inference.units import UNKNOWN, count, seconds, share
 from ui.badge import about, colour, escape
 
 FIGURES = ((SPEED, "Writing speed"), (FIRST_TOKEN, "First word"), (TOTAL, "Total"), (MEMORY, "Memory"), (WEIGHTS, "Size"))
@@ -129,4 +129,4 @@ def _quality(record: Record, name: str) -> str:
         return "the reference" if name == found.reference else UNKNOWN
     figures = found.lanes[name]
     few = "" if found.figures.enough else f", on {found.figures.positions} positions only"
-    return f"{100 * figures.top1_agreement:.0f} % the same first choice{few}"
+    return f"{share(figures.top1_agreement)} the same first choice{few}"

@@ -13,7 +13,7 @@ from inference.quality.answers import AnswerQuality
 from inference.quality.fork import NEAR_TIE_NATS
 from inference.record.scale import USUAL
 from inference.record.scores import Figures
-from inference.units import count
+from inference.units import count, share
 from ui.badge import escape
 from ui.fork import words
 from ui.fork.words import PART, UNFINISHED, Names, Side
@@ -185,10 +185,10 @@ def _figures(quality: AnswerQuality, both: tuple[Side, Side], names: Names) -> s
 
 def _tiles(figures: Figures) -> str:
     shown = (
-        ("Divergence, mean", words.with_error(figures.kld_mean, figures.kld_se, ".3g") + " nat"),
+        ("Divergence, mean", words.mean(figures)),
         ("Divergence, median", words.nats(figures.kld_median)),
         ("Divergence, largest", words.nats(figures.kld_max)),
-        ("Same first choice", f"{100 * figures.top1_agreement:.0f} %"),
+        ("Same first choice", share(figures.top1_agreement)),
         ("Perplexity ratio", words.with_error(figures.ppl_ratio, figures.ppl_ratio_se, ".3f")),
     )
     cells = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for label, value in shown)

@@ -10,12 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inference.lanes import LaneName, short_word
+from inference.lanes import DEVICES, LaneName, short_word
 from inference.quality.answers import AnswerQuality
 from inference.record.scoreboard import first_different_word
 from inference.record.scores import ENOUGH_POSITIONS, Choice, Figures, Fork
 from inference.score_events import Scored, nameless
-from inference.units import count
+from inference.units import count, share
 from ui import badge
 
 BOUNDS_NATS = (0.01, 0.1, 1.0)
@@ -45,13 +45,15 @@ def sides(quality: AnswerQuality, lanes: Sequence[str]) -> tuple[Side, Side]:
     fork = quality.fork
     others = (fork.top_other, fork.other_id, fork.other) if fork else NO_FORK
     references = (fork.top_reference, fork.reference_id, fork.reference) if fork else NO_FORK
-    both = (quality.other_key, quality.other, others), (quality.reference_key, quality.reference, references)
+    both = (quality.other_key, quality.other_name, quality.other, others), (quality.reference_key, quality.reference_name, quality.reference, references)
     first, second = sorted(both, key=lambda each: list(lanes).index(each[0]))
     return _side(*first, lanes), _side(*second, lanes)
 
 
-def _side(lane: str, scored: Scored, at_fork: AtFork, lanes: Sequence[str]) -> Side:
-    return Side(title(lane), badge.colour(lane, lanes), scored, *at_fork)
+def _side(lane: str, name: str, scored: Scored, at_fork: AtFork, lanes: Sequence[str]) -> Side:
+    alone = list(map(title, lanes)).count(title(lane)) == 1
+    told = title(lane) if alone else f"{title(lane)} on the {DEVICES[LaneName.parse(name).device]}"
+    return Side(told, badge.colour(lane, lanes), scored, *at_fork)
 
 
 def title(lane: str) -> str:
@@ -117,12 +119,17 @@ def with_error(value: float, error: float | None, form: str) -> str:
     return shown if error is None or format(value + error, form) == shown else f"{shown} ± {error:.2g}"
 
 
+def mean(figures: Figures) -> str:
+    """The mean divergence with its error; without it where it is too small to be told."""
+    return nats(figures.kld_mean) if figures.kld_mean < 0.001 else with_error(figures.kld_mean, figures.kld_se, ".3g") + " nat"
+
+
 def percent(logprob: float) -> str:
     """A probability for people, from its logarithm."""
-    share = 100 * math.exp(logprob)
-    if share >= 100:
-        return "100 %"
-    return "under 0.1 %" if share < 0.1 else "over 99.9 %" if share > 99.9 else f"{share:.0f} %" if 10 <= share < 99 else f"{share:.1f} %"
+    likely = 100 * math.exp(logprob)
+    if likely > 99.9:  # all of it is only ever what a 32-bit number rounds to
+        return "over 99.9 %"
+    return "under 0.1 %" if likely < 0.1 else f"{likely:.0f} %" if 9.95 <= likely < 98.95 else f"{likely:.1f} %"
 
 
 def moved(kld: float) -> str:
@@ -136,10 +143,10 @@ def moved(kld: float) -> str:
 
 def agreement(figures: Figures) -> str:
     """At how many of the words both lanes had the same first choice."""
-    share = figures.top1_agreement
-    if share in (0, 1):
-        return "At every word both lanes had the same first choice." if share else "At no word did both lanes have the same first choice."
-    return f"At {min(99, max(1, round(100 * share)))} % of the words both lanes had the same first choice."
+    same = figures.top1_agreement
+    if same in (0, 1):
+        return "At every word both lanes had the same first choice." if same else "At no word did both lanes have the same first choice."
+    return f"At {share(same)} of the words both lanes had the same first choice."
 
 
 def basis(figures: Figures) -> str:
@@ -188,4 +195,4 @@ def _taken(side: Side, names: Names) -> str:
 
 def _times(margin: float) -> str:
     times = math.exp(min(margin, 7))
-    return "over 1,000 times" if times > 1000 else f"{times:.1f} times" if times < 10 else f"{times:.0f} times"
+    return "over 1,000 times" if times > 1000 else f"{times:.2f} times" if times < 1.95 else f"{times:.1f} times" if times < 9.95 else f"{times:.0f} times"

@@ -15,7 +15,7 @@ from inference.series import overall, table
 from inference.series.expected import is_right
 from inference.series.series import Series, medians
 from inference.units import UNKNOWN
-from ui.answers import asked, facts, parting, sides
+from ui.answers import asked, facts, hoped, parting, sides
 from ui.answers import table as html_table
 from ui.badge import escape
 
@@ -68,7 +68,7 @@ def _row(record: Record, titles: dict[str, str]) -> str:
     told = compared(record, pairs[0]) if len(pairs) == 1 else ""
     kind = "same" if record.verdict.identical else "differ"
     mark = f'<span class="{kind}">{"=" if kind == "same" else "≠"} {escape(told)}</span>' if told else ""
-    expected = f'<p class="hoped" dir="auto"><span>Expected:</span> {escape(record.row.expected)}</p>' if record.row and record.row.expected else ""
+    expected = hoped(record.row.expected if record.row else None)
     return f'<li><div class="head">{line}{mark}</div>{asked(record.request.prompt)}{expected}{sides(record, titles, parting(record))}</li>'
 
 

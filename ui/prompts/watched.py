@@ -115,7 +115,7 @@ class Watched:
         )
 
     def _going(self, done: int, total: int) -> tuple[str, str, str]:
-        tenth = done * 10 // total * total // 10
+        tenth = -(-(done * 10 // total) * total // 10)  # the fewest prompts that are so many tenths of all
         told = f"{max(tenth, min(done, 1))} of {total} prompts done" if done else "Warming up"
         rest = self.left_s()
         words = f"{done} of {total} prompts done" + (f", about {left(rest)} left" if rest is not None else "") if done else f"Warming up for {total} prompts"
