@@ -50,6 +50,12 @@ def facts(records: Sequence[Record], medians: dict[str, LaneMedians]) -> tuple[F
     return (*figures, *_same(records), *_right(whole, medians)) if figures else ()
 
 
+def beside(records: Sequence[Record], told: Sequence[Fact]) -> str:
+    """What must be said beside the facts `told` of all these; where there are none, why nobody won."""
+    whole = overall(records)
+    return scoreboard.caveat(whole) if told else scoreboard.no_winner(whole)
+
+
 def _same(records: Sequence[Record]) -> list[Fact]:
     held = [pair.first_divergence is None for record in records for pair in record.verdict.pairs]
     if not held:

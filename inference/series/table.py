@@ -9,9 +9,8 @@ from inference import terminal
 from inference.record import grid
 from inference.record.figures import OF_A_RUN
 from inference.record.model import Record, RunRecord
-from inference.record.scoreboard import caveat
 from inference.series.expected import is_right
-from inference.series.overall import facts, lane_titles, overall
+from inference.series.overall import beside, facts, lane_titles
 from inference.series.series import LaneMedians, Series, medians
 from inference.units import UNKNOWN
 
@@ -81,10 +80,12 @@ MEDIAN_HEADS = ["lane", *(f"{head}, median" for head in FIGURE_HEADS), "n", "fai
 
 
 def verdict_lines(series: Series) -> list[str]:
-    """Who won over all prompts, a line a fact; what must be said beside it last."""
+    """Who won over all prompts, a line a fact; what must be said beside it last, or why nobody won."""
+    if not series.records:
+        return []
     told = facts(series.records, medians(series.records))
     lines = [f"{fact.title}: {fact.words}{f' ({fact.numbers})' if fact.numbers else ''}" for fact in told]
-    return [*lines, *filter(None, [caveat(overall(series.records))])] if told else []
+    return [*lines, *filter(None, [beside(series.records, told)])]
 
 
 def how_far(series: Series) -> str:

@@ -40,6 +40,11 @@ def test_answers_to_different_prompts_are_not_the_same_and_fewer_of_them_do_not_
     assert told.words == "4-bit 1 of 1, FP32 1 of 2" and told.winner is None
 
 
+def test_where_a_lane_answered_nothing_it_is_said_why_nobody_won():
+    series = Series((), records=records((ended(10), ended(20, reason="stopped"))))
+    assert table.verdict_lines(series) == ["No winner: FP32 was stopped."] and table.verdict_lines(Series(())) == []
+
+
 def test_what_was_cut_anywhere_is_said_beside_the_winner_in_text_and_markdown():
     series = Series((), records=records((ended(10, reason="length"), ended(20)), (ended(10), ended(20))))
     for text in (table.text(series, 80), table.markdown(series)):

@@ -89,6 +89,11 @@ def test_a_setting_that_is_refused_is_a_sentence_and_run_stays_on(prompts, tmp_p
     assert "Max new tokens must be from 1" in refused.progress and refused.start.interactive and refused.rows == ""
 
 
+def test_a_file_that_the_server_has_deleted_is_told_without_the_servers_path(prompts, tmp_path):
+    (told,) = run(prompts, str(tmp_path / "gone.txt"))
+    assert "deleted the file meanwhile" in told.progress and "gone" not in told.progress
+
+
 def test_a_file_that_runs_is_left_alone_by_a_second_and_by_a_second_click(prompts, tmp_path):
     path = write(tmp_path, *map(str, range(50)))
     updates = prompts.run(path, 3, "together", VISITOR)

@@ -39,6 +39,7 @@ KEPT = (
     f"The file is deleted from the server within two hours; the rows, up to {size(watched.MOST_BYTES)} of them, are kept in its memory until you close or "
     "reload this tab, or until tabs used after it need the room."
 )
+GONE = "The server has deleted the file meanwhile. Choose it again."
 STILL_RUNNING = "A file is still running here. Wait for it, or stop it first."
 
 
@@ -171,6 +172,8 @@ class PromptsTab:
     def _accept(self, path: str | None, max_new_tokens: Any, tab: str) -> tuple[Series, Request]:
         if not path:
             raise InferenceError("Choose a prompts file first.")
+        if not Path(path).is_file():
+            raise InferenceError(GONE)
         prompts, skipped = read_prompts(Path(path), MOST_PROMPTS)
         request = Request(max((prompt.text for prompt in prompts), key=len), max_new_tokens=whole(max_new_tokens, "Max new tokens"))
         request.check()

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from inference.record.model import Record
 from inference.record.scoreboard import answers as compared
-from inference.record.scoreboard import caveat
 from inference.series import overall, table
 from inference.series.expected import is_right
 from inference.series.series import Series, medians
@@ -81,7 +80,7 @@ def summary(series: Series) -> str:
         return notes
     found = medians(records)
     told = overall.facts(records, found)
-    won = facts(told, found, caveat(overall.overall(records)) if told else "")
+    won = facts(told, found, overall.beside(records, told))
     return won + _medians(series, records) + notes
 
 
