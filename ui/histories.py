@@ -110,7 +110,7 @@ def settings_words(record: Record) -> str:
 def winner(record: Record) -> str:
     """Who won, in a few words: "4-bit writes 1.3× faster"."""
     if told := facts(record):
-        return told[0].words
+        return next(fact.words for fact in told if not fact.words.startswith(UNKNOWN))  # whether the answers differ is always known
     if not record.verdict.pairs:
         return no_winner(record).rstrip(".")
     return f"{standings(record)[0].title} writes fastest"

@@ -67,10 +67,10 @@ def fork_of(piece_list: Sequence[Piece], lane: str, reference: Progress, other: 
     return None if cut else fork
 
 
-def one_answer(engine: Engine, runs: Runs, greedy: bool, watch: Watch = lambda _: None) -> AnswerQuality:
+def one_answer(engine: Engine, runs: Runs, greedy: bool, watch: Watch = lambda *_: None) -> AnswerQuality:
     """The reference's answer among `runs` (by configured lane name), scored by it and by another lane that answered, a 4-bit one if any.
 
-    `watch` is told which lane is at it, ten times a second; what it raises ends the scoring.
+    `watch` is told which lane is at it or waits, ten times a second; what it raises ends the scoring.
     """
     reference, others = choose(engine, tuple(runs), watch)
     four_bit_first = sorted(others, key=lambda lane: not LaneName.parse(lane.key).four_bit)

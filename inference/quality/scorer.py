@@ -24,7 +24,7 @@ from inference.status import LaneStatus
 
 REFERENCES = (str(CPU_FP32), str(CUDA_BF16))
 Say = Callable[[str], None]
-Watch = Callable[[str], None]  # told the lane's configured name at each event and tick; what it raises ends the scoring
+Watch = Callable[[str, bool], None]  # told a lane's configured name, and whether it waits, at each event and tick; what it raises ends the scoring
 
 
 class NotScored(InferenceError):
@@ -41,15 +41,16 @@ class Scorer:
 
     engine: Engine
     lane: str
-    watch: Watch = lambda _: None
+    watch: Watch = lambda *_: None
     _facts: LaneFacts | None = field(default=None, init=False)
 
     def score(self, request: ScoreRequest) -> Scored:
         """Score when the lane's turn has come; raises NotScored with the lane's sentence."""
         comparison = self.engine.submit(request, (self.lane,), "in-turn")
-        with closing(self.engine.events(comparison.runs[self.key])) as events:
+        run = comparison.runs[self.key]
+        with closing(self.engine.events(run)) as events:
             for event in events:
-                self.watch(self.key)
+                self.watch(self.key, run.t_dispatch is None)
                 match event:
                     case Scored():
                         self._facts = self.status.facts or self._facts
@@ -92,7 +93,7 @@ class Piece:
     others: dict[str, Scored]
 
 
-def choose(engine: Engine, lanes: Sequence[str] = (), watch: Watch = lambda _: None) -> tuple[Scorer, list[Scorer]]:
+def choose(engine: Engine, lanes: Sequence[str] = (), watch: Watch = lambda *_: None) -> tuple[Scorer, list[Scorer]]:
     """The reference lane (FP32 on the CPU, else bf16 on a GPU) and the others; raises WrongArguments without such a pair."""
     scorers = [Scorer(engine, lane, watch) for lane in lanes or engine.settings.lanes]
     reference = next((s for name in REFERENCES for s in scorers if s.name == name), None)

@@ -65,6 +65,11 @@ def test_a_label_says_why_there_is_no_winner_and_who_is_fastest_of_several():
     assert winner(record_of(cuda_nf4=ended(100), cuda_bf16=ended(50), cpu_fp32=ended(10))) == "4-bit NF4 on the GPU writes fastest"
 
 
+def test_a_speed_that_is_not_known_is_no_winner():
+    short = replace(ended(5).done, timings=replace(ended(5).done.timings, decode_tps=None, tpot_s=None))
+    assert winner(record_of(cpu_nf4=replace(ended(5), done=short), cpu_fp32=ended(10))) == "Equally soon"
+
+
 def test_nothing_changes_while_a_comparison_is_not_over(history):
     keep(history, 1)
     session = history.page.sessions.begin("tab", lambda: history.page.engine.submit(Request("hi")))

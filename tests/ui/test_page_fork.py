@@ -17,7 +17,7 @@ from tests.support.records import ended
 from ui.comparison.handlers import Page
 from ui.fork import viewer as fork
 from ui.fork.box import BUTTON, STOP
-from ui.fork.viewer import AFTER, NO_PAIR, ForkViewer
+from ui.fork.viewer import AFTER, NO_PAIR, ForkViewer, Scoring
 
 
 def compare_and_press(tab, fake_app, **script):
@@ -255,6 +255,26 @@ def test_a_second_click_begins_no_second_scoring(monkeypatch):
     viewer.stop(VISITOR)
     *_, last = first
     assert "Stopped." in last[3].value and len(begun_twice) == 1
+
+
+def test_a_new_comparison_ends_the_scoring_of_the_one_before():
+    page = begun()
+    viewer = ForkViewer(page)
+    scoring = viewer._scorings["tab"] = Scoring(page.sessions.get("tab"), "cpu:fp32")
+    viewer.ready(VISITOR)
+    assert not scoring.stop.is_set(), "its own"
+    page.sessions.begin("tab", lambda: page.engine.submit(Request("again")))
+    viewer.ready(VISITOR)
+    assert scoring.stop.is_set()
+
+
+def test_who_waits_is_told_so_and_who_is_waited_for_is_not():
+    page = begun()
+    scoring, status = Scoring(page.sessions.get("tab"), "cpu:fp32"), replace(page.statuses()["cpu:fp32"], state="busy", waiting=1)
+    scoring("cpu:fp32", True)
+    assert "waits for its turn" in scoring.note(status)
+    scoring("cpu:fp32", False)
+    assert "waits" not in scoring.note(status) and "reads the FP32 answer" in scoring.note(status)
 
 
 def test_a_phone_needs_no_sideways_scroll(tab, viewer):

@@ -40,13 +40,14 @@ class Scoring:
 
     def __init__(self, session: Session, reference: str) -> None:
         self.session, self.reference, self.stop = session, reference, threading.Event()
-        self.lane, self.step, self.since = reference, 0, time.perf_counter()
+        self.lane, self.step, self.since, self.waits = reference, 0, time.perf_counter(), False
         self.steps = 2 * -(-session.outcomes[reference].n // MOST_POSITIONS)
 
-    def __call__(self, lane: str) -> None:
-        """A lane is at it; raises InferenceError where it is to stop."""
+    def __call__(self, lane: str, waits: bool = False) -> None:
+        """A lane is at it, or `waits` for its turn; raises InferenceError where it is to stop."""
         if self.stop.is_set():
             raise InferenceError(STOPPED)
+        self.waits = waits
         if not self.step or lane != self.lane:
             self.lane, self.step, self.since = lane, self.step + 1, time.perf_counter()
 
@@ -55,7 +56,7 @@ class Scoring:
         doing = f"reads the {title(self.reference)} answer"
         if status.state in LOADING_STATES:
             doing = f"loads its model; then it {doing}"
-        elif status.waiting:
+        elif self.waits:
             doing = f"waits for its turn; then it {doing}"
         sentence = f"Step {max(1, self.step)} of {self.steps}: the {title(self.lane)} lane {doing} …"
         return note(sentence, beside=f"{time.perf_counter() - self.since:.0f} s")
@@ -85,8 +86,15 @@ class ForkViewer:
         return reference, [lane for lane in self.lanes if LaneName.parse(lane).four_bit]
 
     def ready(self, request: gr.Request) -> list[Any]:
-        """The button, usable once the tab's comparison has ended, and the viewer, emptied: one has begun or ended."""
-        why = self.why_not(self.page.sessions.get(request.session_hash or ""))
+        """The button, usable once the tab's comparison has ended, and the viewer, emptied: one has begun or ended.
+
+        A new comparison doesn't wait for the scoring of an earlier one, which nobody sees any more.
+        """
+        tab = request.session_hash or ""
+        session, scoring = self.page.sessions.get(tab), self._scorings.get(tab)
+        if scoring and scoring.session is not session:
+            scoring.stop.set()
+        why = self.why_not(session)
         return [gr.Button(interactive=not why), gr.Button(visible=False), _why(why), gr.HTML("", visible=False)]
 
     def show(self, request: gr.Request) -> Generator[list[Any]]:

@@ -106,7 +106,7 @@ class Watched:
         """The bar and its words."""
         if self._error:
             return alert(self._error)
-        total, done = len(self._series.prompts), len(self._series.records)
+        total, done = len(self._series.prompts), self._series.done
         told, words, detail = self._going(done, total) if self._thread.is_alive() else self._over()
         return (
             f'<progress max="{total}" value="{done}" aria-label="Prompts done"></progress>'
