@@ -24,23 +24,24 @@ MOST_BYTES = 16 * 2**20  # of one tab; the newest comparison is kept however lar
 
 @dataclass(frozen=True)
 class Kept:
-    """A record, and what is asked of it again and again: its bytes, its model, the words of its label."""
+    """A record, its number among all of its tab, and what is asked of it again and again: its bytes, its model, the words of its label."""
 
     record: Record
     size: int
     model: str
     prompt: str
     winner: str
+    number: int = 1
 
     @classmethod
     def of(cls, record: Record) -> Kept:
         """What is kept of a record."""
         return cls(record, bytes_of(record), model_words(record), short(record.request.prompt, MOST_PROMPT), winner(record))
 
-    def label(self, number: int, offset_min: float, with_model: bool) -> str:
+    def label(self, offset_min: float, with_model: bool) -> str:
         """The prompt on a line, and under it when it was, who won and, where asked for, the model."""
         rest = [local(self.record.created, offset_min), self.winner, *[self.model] * with_model]
-        return f"{number}. {ISOLATE}{self.prompt}{END}\n{' · '.join(rest)}"
+        return f"{self.number}. {ISOLATE}{self.prompt}{END}\n{' · '.join(rest)}"
 
 
 class Histories:
@@ -54,7 +55,7 @@ class Histories:
         if found := self.get(tab, id):
             return found
         new = Kept.of(make())
-        return self._tabs.change(tab, lambda kept: _newest({**(kept or {}), id: (kept or {}).get(id, new)}))[id].record
+        return self._tabs.change(tab, lambda kept: _newest(_with(kept or {}, id, new)))[id].record
 
     def get(self, tab: str, id: str) -> Record | None:
         """One comparison, if it is still kept."""
@@ -64,7 +65,7 @@ class Histories:
         """Put what a scoring gave into a comparison's record, if it is still kept."""
         if found := self.get(tab, id):
             new = Kept.of(replace(found, quality=quality))
-            self._tabs.change(tab, lambda kept: _newest({**(kept or {}), id: new} if id in (kept or {}) else kept or {}))
+            self._tabs.change(tab, lambda kept: _newest({**kept, id: replace(new, number=kept[id].number)} if kept and id in kept else kept or {}))
 
     def choose(self, tab: str, ids: list[str]) -> list[Record]:
         """The comparisons named, in their order in time; all where none is named."""
@@ -74,7 +75,7 @@ class Histories:
         """(label, id) of each comparison, newest first; each with its model where there are several; on the visitor's clock."""
         kept = self._tabs.get(tab) or {}
         several = len({each.model for each in kept.values()}) > 1
-        return [(each.label(number, offset_min, several), id) for number, (id, each) in reversed(list(enumerate(kept.items(), 1)))]
+        return [(each.label(offset_min, several), id) for id, each in reversed(kept.items())]
 
     def forget(self, tab: str) -> None:
         """Drop a tab that was closed."""
@@ -82,6 +83,11 @@ class Histories:
 
     def _records(self, tab: str) -> dict[str, Record]:
         return {id: kept.record for id, kept in (self._tabs.get(tab) or {}).items()}
+
+
+def _with(kept: dict[str, Kept], id: str, new: Kept) -> dict[str, Kept]:
+    """`kept` with a comparison more, if it is none of them; its number stays its own when those before it go."""
+    return {**kept} if id in kept else {**kept, id: replace(new, number=1 + max((each.number for each in kept.values()), default=0))}
 
 
 def _newest(kept: dict[str, Kept]) -> tuple[dict[str, Kept], int]:

@@ -16,7 +16,7 @@ from tests.support.records import ended, record_of
 from ui.answers import local
 from ui.comparison.handlers import Page
 from ui.download import NOTHING
-from ui.histories import END, ISOLATE, Histories, winner
+from ui.histories import END, ISOLATE, MOST_KEPT, Histories, winner
 from ui.history import pair
 from ui.history import tab as history_tab
 from ui.history.tab import HistoryTab
@@ -54,6 +54,12 @@ def test_a_label_has_the_prompt_the_visitors_time_and_who_won():
     here = datetime.fromisoformat(made.created) + timedelta(hours=5, minutes=30)
     first, second = label.splitlines()
     assert first == f"1. {ISOLATE}hi{END}" and f"{here:%H:%M}" in second and second.endswith("FP32 writes 2.0× faster")
+
+
+def test_a_comparison_keeps_its_number_when_the_oldest_go(history):
+    keep(history, MOST_KEPT + 2)
+    labels = [label for label, _ in history.page.histories.labels("tab")]
+    assert len(labels) == MOST_KEPT and labels[0].startswith(f"{MOST_KEPT + 2}. ") and labels[-1].startswith("3. ")
 
 
 def test_a_time_of_another_day_has_its_day():
