@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PR_SET_PDEATHSIG = 1
+ADVICE = ("bitsandbytes.backends.cpu.ops", "transformers.quantizers.quantizer_gguf")  # these warn of what we do on purpose
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -25,10 +26,14 @@ def log_to_stderr(quiet: bool) -> None:
     """Set up the log of a process that works for a lane, before its heavy imports; `quiet`: faults with their traces only, of libraries too."""
     logging.basicConfig(level=logging.ERROR if quiet else logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.ERROR if quiet else logging.WARNING)
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # those of transformers too; our own progress goes by a hook
+    os.environ.setdefault("TQDM_DISABLE", "1")  # a GGUF file's bar heeds nothing else
+    for name in ADVICE:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.simplefilter("ignore", FutureWarning)
     if quiet:
         warnings.simplefilter("ignore")
         os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # those of transformers too; our own progress goes by a hook
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 

@@ -87,7 +87,7 @@ class FastWays:
 
     def refuse(self, name: str, reason: str, trace: bool = False) -> None:
         """Do without `name` from now on, for `reason`; `trace`: an error is being handled whose trace belongs into the log."""
-        log.warning("%s is not used: %s", name, reason, exc_info=trace)
+        log.log(logging.WARNING if trace else logging.INFO, "%s is not used: %s", name, reason, exc_info=trace)
         self.why_not[name] = reason
         if name in self.used:
             self.used.remove(name)

@@ -61,7 +61,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     settings = replace(from_env(), quiet=not options.verbose)
     if options.model:
         settings = replace(settings, model_id=options.model)
-    if options.lanes:
+    if options.lanes is not None:
         settings = replace(settings, lanes=parse_lanes(options.lanes))
     settings.check_shapes()
     return settings

@@ -59,6 +59,7 @@ class Line:
     def __init__(self) -> None:
         self.live = sys.stderr.isatty()
         self._lock = threading.Lock()  # each lane is told by its own thread
+        self._over = False
         self._said: dict[str, float] = {}
 
     def put(self, words: str) -> None:
@@ -77,12 +78,15 @@ class Line:
             self.put(words)
 
     def close(self) -> None:
-        """Leave an empty line behind."""
+        """Leave an empty line behind and say no more: a lane that is ended then is no failure."""
         if self.live:
             self._write(CLEAR)
+        self._over = True
 
     def _write(self, text: str) -> None:
         with self._lock:
+            if self._over:
+                return
             try:
                 print(text, end="", file=sys.stderr, flush=True)
             except BrokenPipeError:  # nobody reads it; the result may still have a reader
@@ -122,6 +126,8 @@ class Bar(Line):
 
     def lane(self, lane: str, progress: Progress) -> None:
         """What a lane does at the moment."""
+        if not self.live and not self._lanes:
+            self.put(f"Warming up for {count(self._total, 'prompt')}")
         self._lanes = f"  {lane_words(self._names())[lane]}: {phase_words(progress)}"
         if self.live and time.monotonic() - self._drawn > REDRAW_S:
             self._draw()

@@ -117,7 +117,7 @@ def _read(file: str) -> str:
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise WrongArguments(f"{file} can't be read ({error}). Give a UTF-8 text file.") from error
+        raise WrongArguments(f"{file} can't be read ({getattr(error, 'strerror', None) or error}). Give a UTF-8 text file.") from error
     if not text.strip():
         raise WrongArguments(f"{file} is empty. Give a text of some thousands of tokens.")
     return text

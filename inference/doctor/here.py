@@ -17,7 +17,8 @@ from inference.models import loading
 
 def why_not(name: str, ways: FastWays) -> str | None:
     """Why the way `name` of a lane can't be had here; None where it can."""
-    return ways.why_not.get(name) or REASONS.get(name, lambda: None)()
+    arithmetic = _other_arithmetic() if "nf4" in ways.names else None  # none of ours is taken in that lane then
+    return ways.why_not.get(name) or arithmetic or REASONS.get(name, lambda: None)()
 
 
 def _no_graph() -> str | None:
@@ -39,9 +40,9 @@ def _no_library() -> str | None:
     return None if library.compiler() else "no C compiler is installed"
 
 
-def _no_nf4() -> str | None:
+def _other_arithmetic() -> str | None:
     dtype = str(loading.compute_dtype("cpu")).removeprefix("torch.")
-    return _no_library() if dtype == "float32" else f"4-bit layers compute in {dtype} here, by bitsandbytes' own kernels"
+    return None if dtype == "float32" else f"this lane computes in {dtype} here, by bitsandbytes' own kernels"
 
 
-REASONS: dict[str, Callable[[], str | None]] = {"cuda-graph": _no_graph, "compiled": _no_step, "layers": _no_library, "nf4": _no_nf4}
+REASONS: dict[str, Callable[[], str | None]] = {"cuda-graph": _no_graph, "compiled": _no_step, "layers": _no_library, "nf4": _no_library}

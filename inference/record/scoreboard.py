@@ -122,7 +122,8 @@ def _how(lane: LaneRecord) -> str:
 
 def caveat(record: Record) -> str:
     """What must be said beside the facts, in a sentence or two."""
-    lanes = [record.lanes[lane] for lane in dict.fromkeys(lane for pair in record.verdict.pairs for lane in (pair.other, pair.reference))]
+    held = list(dict.fromkeys(lane for pair in record.verdict.pairs for lane in (pair.other, pair.reference)))
+    lanes = [record.lanes[lane] for lane in held]
     if not lanes:
         return ""
     one_device = len({lane.device for lane in lanes}) == 1
@@ -132,6 +133,8 @@ def caveat(record: Record) -> str:
     elif not one_device:
         parts.append("Device and precision differ at once: the speed is not the quantization's doing alone.")
     runs = [run for lane in lanes for run in lane.ended_runs]
+    slower = [lane for lane in held if any(run.path_reason for run in record.lanes[lane].ended_runs)]
+    parts += [f"{name(record, lane)} was {'not yet' if record.lanes[lane].path_pending else 'not'} at its fastest." for lane in slower]
     if any(run.finish_reason == "length" for run in runs):
         parts.append(f"Cut at {record.request.max_new_tokens} tokens.")
     if any(run.alone is False for run in runs):

@@ -44,6 +44,7 @@ def test_a_lane_that_can_not_run_makes_exit_code_1_and_the_other_answers(folder)
     [
         (("compare", "--prompt", " "), "empty"),
         (("compare", "--prompt", "hi", "--lanes", "tpu:int8"), "Unknown lane"),
+        (("compare", "--prompt", "hi", "--lanes", ""), "at least one lane"),
         (("compare", "--prompt", "hi", "--max-new-tokens", "0"), "tokens"),
         (("compare", "--prompt", "hi", "--repeats", "0"), "repeats"),
         (("compare", "--prompts", "nowhere.txt"), "can't be read"),

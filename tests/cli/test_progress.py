@@ -70,6 +70,20 @@ def test_a_sentence_stays_on_the_terminal(capsys):
     assert capsys.readouterr().err == f"{CLEAR}round 1 of 5{CLEAR}Line 3 is in no figure.\n{CLEAR}round 2 of 5{CLEAR}"
 
 
+def test_a_series_on_a_pipe_says_once_that_it_warms_up(capsys):
+    bar = Bar(3, lambda: NAMES)
+    bar.lane("auto:nf4", Progress(0.0, "loading"))
+    bar.lane("auto:nf4", Progress(0.0, "decode", n=3))
+    assert capsys.readouterr().err == "Warming up for 3 prompts\n"
+
+
+def test_nothing_is_said_of_lanes_that_are_ended_after_ctrl_c(capsys):
+    line = StatusLine(lambda: NAMES)
+    line.close()
+    line.show("auto:nf4", Progress(0.0, "failed"))
+    assert capsys.readouterr().err == ""
+
+
 def test_a_series_tells_what_its_lanes_do(capsys):
     bar = Bar(2, lambda: NAMES)
     bar.live = True

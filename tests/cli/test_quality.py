@@ -53,7 +53,7 @@ def test_compare_with_quality_fills_the_record(folder):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--text", "nowhere.txt"), "can't be read"),
+        (("--text", "nowhere.txt"), "nowhere.txt can't be read (No such file or directory)"),
         (("--prompts", "nowhere.csv"), "can't be read"),
         (("--text", "LICENSE", "--lanes", "cpu:fp32"), "another one"),
     ],

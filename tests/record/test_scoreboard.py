@@ -67,6 +67,13 @@ def test_two_things_that_changed_at_once_are_said():
     assert "One run each" not in caveat(record_of(cpu_nf4=[ended(20.0)] * 3, cpu_fp32=[ended(5.0)] * 3))
 
 
+def test_a_lane_that_was_not_at_its_fastest_is_named():
+    slow = ended(5.0)
+    slow = replace(slow, done=replace(slow.done, path_reason="compiled: it is being made ready"))
+    assert "FP32 was not at its fastest." in caveat(record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[slow]))
+    assert "at its fastest" not in caveat(record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)]))
+
+
 def test_more_lanes_stand_in_order_of_speed():
     record = record_of(cpu_fp32=[ended(5.0)], cuda_nf4=[ended(20.0)], cpu_nf4=[ended(9.0)])
     assert [each.lane for each in standings(record)] == ["cuda:nf4", "cpu:nf4", "cpu:fp32"]
