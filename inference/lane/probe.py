@@ -39,7 +39,7 @@ def probe(name: str) -> Found:
         device = "cpu" if no_cuda else "cuda"
     lane = f"{device}:{precision}"
     if name.startswith("cuda") and no_cuda:
-        return Found(lane, False, f"{no_cuda}. Use the lane cpu:{'nf4' if precision == 'nf4' else 'fp32'} here.")
+        return Found(lane, False, f"{no_cuda[:1].upper()}{no_cuda[1:]}. Use the lane cpu:{'nf4' if precision == 'nf4' else 'fp32'} here.")
     if precision == "nf4" and (missing := bitsandbytes_reason()):
         return Found(lane, False, missing)
     return Found(lane, True, no_cuda)
