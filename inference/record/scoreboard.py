@@ -6,6 +6,7 @@ called a tie, and the caveat that goes with them. A ratio is always told from th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from inference.lanes import LaneName, short_word
@@ -14,7 +15,8 @@ from inference.record.missing import why
 from inference.record.model import LaneRecord, Pair, Record, RunRecord
 from inference.units import UNKNOWN, same_size
 
-LONGEST_WORD = 40  # characters; a longer run of signs without a space is no word, but a script that has no spaces
+# scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, kana, Han
+_NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,12 @@ def _answer(record: Record, lane: str) -> RunRecord:
 
 
 def first_different_word(left: str, right: str) -> int | None:
-    """The place, from 1, of the first word that differs; None where they are the same, or in a script that has no spaces between words."""
+    """The place, from 1, of the first word that differs; None where they are the same, or up to there in a script without spaces between words."""
     words = left.split(), right.split()
-    if words[0] == words[1] or any(len(word) > LONGEST_WORD for side in words for word in side):
+    if words[0] == words[1]:
         return None
-    same = next((i for i, (a, b) in enumerate(zip(*words, strict=False)) if a != b), min(map(len, words)))
-    return same + 1
+    place = next((i for i, (a, b) in enumerate(zip(*words, strict=False), 1) if a != b), min(map(len, words)) + 1)
+    return None if any(_NO_SPACES.search(word) for side in words for word in side[:place]) else place
 
 
 def no_winner(record: Record) -> str:

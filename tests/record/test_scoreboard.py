@@ -43,7 +43,20 @@ def test_answers_that_part_say_from_which_word():
 
 @pytest.mark.parametrize(
     ("left", "right", "place"),
-    [("a b", "a b", None), ("a b", "a c", 2), ("a b", "a", 2), ("", "a", 1), ("好" * 50, "好" * 49 + "坏", None), ("a  b", "a b c", 3)],
+    [
+        ("a b", "a b", None),
+        ("a b", "a c", 2),
+        ("a b", "a", 2),
+        ("", "a", 1),
+        ("好" * 50, "好" * 49 + "坏", None),
+        ("a  b", "a b c", 3),
+        ("我们有鸡肉", "我们有牛肉", None),
+        ("ありがとう です", "ありがとう だ", None),
+        ("ข้าวผัด", "ข้าวต้ม", None),
+        ("안녕 하세요", "안녕 친구", 2),
+        (f"see https://{'x' * 60} now", f"see https://{'x' * 60} then", 3),
+        ("tea or 茶", "tea and 茶", 2),
+    ],
 )
 def test_the_first_different_word(left, right, place):
     assert first_different_word(left, right) == place

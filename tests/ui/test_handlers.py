@@ -16,7 +16,7 @@ from ui.comparison.handlers import DOUBLE_CLICK_S, GO_ON, IDLE_LOOK_S, Page
 VISITOR = SimpleNamespace(session_hash="tab", query_params={})
 STRANGER = SimpleNamespace(session_hash="other", query_params={})
 HINT, BOARD, SEND, AGAIN, GO_ON_BUTTON, TIMER = range(6)
-FIELDS = {"prompt": "hi", "system": "", "format": "chat", "max_new_tokens": 5, "temperature": 0, "seed": 0, "mode": "together"}
+FIELDS = {"prompt": "hi", "system": "", "format": "chat", "max_new_tokens": 5, "temperature": 0, "seed": 0, "mode": "together", "shown": "Send"}
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_send_begins_a_run_a_lane_and_turns_into_stop(stage, page):
     outputs = press(page)
     assert not outputs[HINT].value and 'data-state="running"' in outputs[BOARD]
     assert (outputs[SEND].value, outputs[AGAIN].interactive, outputs[GO_ON_BUTTON].visible, outputs[TIMER].active) == ("Stop", False, False, False)
-    assert len(outputs) == 6 + 2 * len(page.lanes) and stage.lanes["auto:nf4"].asked
+    assert len(outputs) == 6 + 3 * len(page.lanes) and outputs[-2:] == ["", ""] and stage.lanes["auto:nf4"].asked
 
 
 def test_the_second_click_of_a_double_click_neither_stops_nor_asks_again(stage, page, monkeypatch):
@@ -73,6 +73,28 @@ def test_the_second_click_of_a_double_click_neither_stops_nor_asks_again(stage, 
     stage.clock.now += DOUBLE_CLICK_S / 2
     outputs = press(page)
     assert outputs[HINT] == gr.skip() and nothing_but_the_hint(outputs) and not stops and len(stage.lanes["auto:nf4"].asked) == 1
+
+
+@pytest.mark.parametrize(("shown", "later_s"), [("Send", DOUBLE_CLICK_S / 2), ("Stop", 9.0)])
+def test_a_stop_that_comes_twice_or_too_late_asks_nothing(stage, page, shown, later_s):
+    press(page)
+    stage.clock.now += 2 * DOUBLE_CLICK_S
+    press(page, shown="Stop")
+    show_runs(stage, page, "stopped")
+    stage.clock.now += later_s
+    before = page.sessions.get("tab")
+    assert nothing_but_the_hint(press(page, shown=shown)) and page.sessions.get("tab") is before
+    stage.clock.now += DOUBLE_CLICK_S
+    press(page)
+    assert page.sessions.get("tab") is not before
+
+
+def test_what_was_refused_while_a_comparison_ran_is_not_said_after_it(stage, page):
+    press(page)
+    assert "still running" in press(page, "prompt", prompt="another")[HINT].value
+    assert show_runs(stage, page)[-2] == ""
+    press(page, prompt=" ")
+    assert page.lanes[0].finish(VISITOR)[-2] == gr.skip(), "what is said since stays"
 
 
 def test_send_stops_every_run_of_its_own_tab_and_of_no_other(stage, page, monkeypatch):

@@ -153,6 +153,46 @@ def test_escape_stops(tab, fake_app):
     stopped_both(tab, fake_app, lambda: tab.page.keyboard.press("Escape"))
 
 
+def test_escape_that_closes_a_list_or_ends_a_composition_stops_nothing(tab, fake_app):
+    fake_app.script(both={"hold_at": 4})
+    tab.send()
+    tab.wait(lambda: tab.status(LEFT) == "Writing", "left writes")
+    escape = "(field) => field.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape', bubbles: true, isComposing: true}))"
+    tab.prompt.evaluate(escape)
+    tab.page.locator("#model > button").click()
+    tab.page.locator("#model-name input").click()
+    tab.page.locator("#model-name ul").wait_for()
+    tab.page.keyboard.press("Escape")
+    tab.page.locator("#model > button").click()
+    fake_app.script()
+    tab.wait_idle()
+    assert tab.status(LEFT) == tab.status(RIGHT) == "Done"
+
+
+def test_the_second_click_of_a_double_click_on_stop_asks_nothing(tab, fake_app, submitted):
+    fake_app.script(both={"hold_at": 4})
+    tab.send()
+    tab.wait(lambda: tab.status(LEFT) == "Writing", "left writes")
+    tab.page.wait_for_timeout(600)
+    tab.page.locator("#send").dblclick(delay=50)
+    tab.wait_idle()
+    tab.page.wait_for_timeout(300)
+    assert tab.status(LEFT) == "Stopped" and len(submitted) == 1
+
+
+def test_a_copy_button_that_is_clicked_twice_gets_its_words_back(tab):
+    tab.send()
+    tab.wait_idle()
+    button = tab.page.locator(".board-copy button").first
+    words = button.text_content()
+    button.click()
+    tab.wait(lambda: button.text_content() != words, "said on the button")
+    button.click()
+    tab.wait(lambda: button.text_content() == words, "the first again")
+    tab.page.wait_for_timeout(1600)
+    assert button.text_content() == words == "Copy"
+
+
 def test_the_second_click_of_a_double_click_stops_nothing(tab, fake_app):
     fake_app.script(both={"hold_at": 4})
     tab.prompt.fill("a double click")

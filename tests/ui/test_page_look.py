@@ -142,6 +142,39 @@ def test_a_right_to_left_answer_begins_at_the_right(tab, fake_app):
     assert tab.page.locator(".board .asked bdi").evaluate("(part) => part.matches(':dir(rtl)')")
 
 
+def test_a_bar_keeps_its_colour_with_high_contrast(tab):
+    finish(tab)
+    bar = tab.page.locator(".race .bar").first
+    colour = "(part) => getComputedStyle(part).backgroundColor"
+    before = bar.evaluate(colour)
+    tab.page.emulate_media(forced_colors="active")
+    high_contrast = bar.evaluate(colour)
+    tab.page.emulate_media(forced_colors="none")
+    assert high_contrast == before
+
+
+def test_print_leaves_out_what_is_to_be_pressed(tab):
+    tab.page.emulate_media(media="print")
+    seen = [part for part in ("#ask", ".lane-buttons", "#fork-button", "footer") if tab.page.locator(part).first.is_visible()]
+    tab.page.emulate_media(media="screen")
+    assert seen == []
+
+
+def test_a_formatted_answer_is_gone_when_the_next_prompt_is_sent(tab, fake_app):
+    tab.send()
+    tab.wait_idle()
+    tab.page.locator("#formatted").click()
+    tab.page.locator(f"{LEFT} .formatted-text").wait_for()
+    fake_app.script(both={"hold_at": 3})
+    tab.send()
+    tab.wait(lambda: tab.status(LEFT) == "Writing", "left writes")
+    assert tab.page.locator(".formatted-text").count() == 0 and tab.page.locator(f"{LEFT} .answer").is_visible()
+    fake_app.script()
+    tab.wait_idle()
+    tab.page.locator(f"{LEFT} .formatted-text").wait_for()
+    tab.page.locator("#formatted").click()
+
+
 def test_answers_are_raw_until_formatted_is_pressed_and_then_code_is_in_monospace(tab, fake_app):
     fake_app.script(both={"say": "Use **this**:\n```python\ndef f():\n    return 1\n```\n", "tokens": 1})
     finish(tab)

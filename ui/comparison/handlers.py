@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 IDLE_LOOK_S = 3.0  # between two looks where nothing moves but the model may be changed in another tab, ...
 SHARED_LOOK_S = 10.0  # ... and where strangers come, whose open tabs cost the lanes time
 DOUBLE_CLICK_S = 0.6  # the second click of a double click on Send must not be taken for a Stop
+STOP = "Stop"  # what Send says while a comparison runs
 GO_ON = 4  # times as many tokens
 
 
@@ -89,15 +90,21 @@ class Page:
     # ---- a comparison
 
     def press(
-        self, prompt: str, system: str, format: str, max_new_tokens: float, temperature: float, seed: float, mode: str,
+        self, prompt: str, system: str, format: str, max_new_tokens: float, temperature: float, seed: float, mode: str, shown: str,
         request: gr.Request, event: gr.EventData,
     ) -> list[Any]:  # fmt: skip
-        """Enter in the prompt, Send (which is Stop while a comparison runs), Run again or Go on: outputs as of `begin`."""
+        """Enter in the prompt, Send (which is Stop while a comparison runs), Run again or Go on: outputs as of `begin`.
+
+        `shown`: what the visitor read on Send. A Stop that comes when all has just ended, or twice, must not ask again.
+        """
         tab, pressed = request.session_hash or "", getattr(event.target, "elem_id", "")
         session = self.sessions.get(tab)
         if pressed == "send" and session and session.running:
             if self.clock() - session.began > DOUBLE_CLICK_S:
+                session.stopped = self.clock()
                 self.stop(request)
+            return self._nothing()
+        if pressed == "send" and session and (shown == STOP or self.clock() - session.stopped < DOUBLE_CLICK_S):
             return self._nothing()
         if pressed in ("again", "go-on") and session:
             asked = session.comparison.request
@@ -106,7 +113,7 @@ class Page:
         return self.begin(lambda: build_request(prompt, system, format, max_new_tokens, temperature, seed), mode, tab)
 
     def begin(self, make: Callable[[], Request], mode: str, tab: str) -> list[Any]:
-        """Accept a comparison: the hint, the scoreboard, Send, Run again, Go on, the timer, each lane's Stop and answer; only the hint if it is refused.
+        """Accept a comparison: the hint, the scoreboard, Send, Run again, Go on, the timer, each lane's Stop, answer and formatted answer; only the hint if it is refused.
 
         The timer rests: the streams show the lanes, and nobody changes the model under a run.
         """
@@ -115,16 +122,18 @@ class Page:
             self.start()
             self.sessions.begin(tab, lambda: self.engine.submit(asked, mode=mode), self.clock())
         except InferenceError as error:
+            if (session := self.sessions.get(tab)) and session.running:
+                session.hinted = True
             return [hint(str(error)), *self._nothing()[1:]]
         high = render.answer_height(asked.max_new_tokens)
         stops = [gr.Button(visible=True) for _ in self.lanes]
         answers = [gr.Chatbot([], height=high) for _ in self.lanes]
         told = board.empty([lane.key for lane in self.lanes], asked.prompt)
-        send, again, go_on = gr.Button("Stop", variant="stop"), gr.Button(interactive=False), gr.Button(visible=False)
-        return [hint(""), told, send, again, go_on, gr.Timer(active=False), *stops, *answers]
+        send, again, go_on = gr.Button(STOP, variant="stop"), gr.Button(interactive=False), gr.Button(visible=False)
+        return [hint(""), told, send, again, go_on, gr.Timer(active=False), *stops, *answers, *[""] * len(self.lanes)]
 
     def _nothing(self) -> list[Any]:
-        return [gr.skip()] * (6 + 2 * len(self.lanes))
+        return [gr.skip()] * (6 + 3 * len(self.lanes))
 
     def over(self, tab: str, session: Session | None) -> list[Any]:
         """The scoreboard once every lane has ended; Send, Run again and Go on once every run is over, seen or not."""

@@ -22,7 +22,8 @@ function drawer(open) {
 // ---- keys
 
 document.addEventListener('keydown', (event) => {
-    if (event.key !== 'Escape' || event.defaultPrevented) return;
+    // a keyboard's own list of signs, or that of a field, is closed by it: that stops nothing
+    if (event.key !== 'Escape' || event.defaultPrevented || event.isComposing || event.target.role === 'combobox') return;
     if (one('#settings.open')) drawer(false);
     else if (!one(':popover-open') && running()) {
         // each lane's own button: Send takes no Stop so soon after it, for a double click's sake
@@ -33,14 +34,15 @@ document.addEventListener('keydown', (event) => {
 // ---- clicks
 
 async function copy(button, text) {
-    const words = button.textContent;
+    button.dataset.words ??= button.textContent; // a second click finds "Copied"
     try {
         await navigator.clipboard.writeText(text);
         button.textContent = 'Copied';
     } catch {
         button.textContent = 'The browser allows no copy';
     }
-    setTimeout(() => { button.textContent = words; }, 1500);
+    said.textContent = button.textContent;
+    setTimeout(() => { button.textContent = button.dataset.words; }, 1500);
 }
 
 document.addEventListener('click', (event) => {
