@@ -128,7 +128,7 @@ def _wire(
     demo.unload(page.leave)
 
     begun = gr.on(
-        [asked.send.click, asked.prompt.submit, board_box.again.click, board_box.go_on.click], page.press, inputs=[asked.prompt, *asked.settings, asked.send],
+        [asked.send.click, asked.prompt.submit, board_box.again.click, board_box.go_on.click], page.press, inputs=[asked.prompt, *asked.settings],
         outputs=[asked.hint, board_box.board, asked.send, board_box.again, board_box.go_on, timer,
                  *[column.stop for column in columns], *[column.answer for column in columns], *[column.pretty for column in columns]], **QUICK,
     )  # fmt: skip
@@ -141,7 +141,7 @@ def _wire(
             lane.stream, outputs=[column.top, column.answer, column.foot],
             concurrency_id=f"lane-{lane.key}", concurrency_limit=STREAMS_AT_ONCE, trigger_mode="multiple", show_progress="hidden", api_visibility="private",
         ).then(
-            lane.finish, outputs=[*over, column.pretty, column.stop, column.retry, asked.hint, timer], trigger_mode="multiple", **QUICK,
+            lane.finish, outputs=[*over, column.pretty, column.stop, column.retry, timer], trigger_mode="multiple", **QUICK,
         ).then(
             results.show, outputs=results.outputs, trigger_mode="multiple", **QUICK,
         ).then(

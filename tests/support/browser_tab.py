@@ -60,6 +60,7 @@ class Tab:
     def choose(self, *names: str, **numbers: str) -> None:
         self.changed = True
         self.page.locator("#settings-open").click()
+        self.page.wait_for_timeout(200)  # Gradio puts an edit back that is made while an update of other parts is under way
         for name in names:
             self.page.locator("#settings").get_by_label(name, exact=True).check()
         for label, value in numbers.items():

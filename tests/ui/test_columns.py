@@ -50,7 +50,7 @@ class StubEngine:
 def frames(engine: StubEngine):
     page = Page(engine, lambda: None, lambda: engine.now)
     request = SimpleNamespace(session_hash="tab")
-    page.press("hello", "", "chat", 50, 0, 0, "auto", "Send", request, gr.EventData(None, None))
+    page.press("hello", "", "chat", 50, 0, 0, "auto", request, gr.EventData(None, None))
     return page, page.lanes[0].stream(request), request
 
 

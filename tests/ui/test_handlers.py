@@ -16,7 +16,7 @@ from ui.comparison.handlers import DOUBLE_CLICK_S, GO_ON, IDLE_LOOK_S, Page
 VISITOR = SimpleNamespace(session_hash="tab", query_params={})
 STRANGER = SimpleNamespace(session_hash="other", query_params={})
 HINT, BOARD, SEND, AGAIN, GO_ON_BUTTON, TIMER = range(6)
-FIELDS = {"prompt": "hi", "system": "", "format": "chat", "max_new_tokens": 5, "temperature": 0, "seed": 0, "mode": "together", "shown": "Send"}
+FIELDS = {"prompt": "hi", "system": "", "format": "chat", "max_new_tokens": 5, "temperature": 0, "seed": 0, "mode": "together"}
 
 
 @pytest.fixture
@@ -75,26 +75,17 @@ def test_the_second_click_of_a_double_click_neither_stops_nor_asks_again(stage, 
     assert outputs[HINT] == gr.skip() and nothing_but_the_hint(outputs) and not stops and len(stage.lanes["auto:nf4"].asked) == 1
 
 
-@pytest.mark.parametrize(("shown", "later_s"), [("Send", DOUBLE_CLICK_S / 2), ("Stop", 9.0)])
-def test_a_stop_that_comes_twice_or_too_late_asks_nothing(stage, page, shown, later_s):
+def test_the_second_click_of_one_on_stop_asks_nothing(stage, page):
     press(page)
     stage.clock.now += 2 * DOUBLE_CLICK_S
-    press(page, shown="Stop")
+    press(page)
     show_runs(stage, page, "stopped")
-    stage.clock.now += later_s
+    stage.clock.now += DOUBLE_CLICK_S / 2
     before = page.sessions.get("tab")
-    assert nothing_but_the_hint(press(page, shown=shown)) and page.sessions.get("tab") is before
+    assert nothing_but_the_hint(press(page)) and page.sessions.get("tab") is before
     stage.clock.now += DOUBLE_CLICK_S
     press(page)
     assert page.sessions.get("tab") is not before
-
-
-def test_what_was_refused_while_a_comparison_ran_is_not_said_after_it(stage, page):
-    press(page)
-    assert "still running" in press(page, "prompt", prompt="another")[HINT].value
-    assert show_runs(stage, page)[-2] == ""
-    press(page, prompt=" ")
-    assert page.lanes[0].finish(VISITOR)[-2] == gr.skip(), "what is said since stays"
 
 
 def test_send_stops_every_run_of_its_own_tab_and_of_no_other(stage, page, monkeypatch):

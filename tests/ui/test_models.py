@@ -116,7 +116,7 @@ def test_a_tab_looks_often_while_a_lane_loads_and_seldom_after(stage, monkeypatc
 def test_a_tab_does_not_look_while_its_own_run_is_measured(stage, monkeypatch):
     page = box_of(stage, monkeypatch).page
     page.start()
-    accepted = page.press("hi", "", "chat", 3, 0, 0, "together", "Send", VISITOR, gr.EventData(None, None))
+    accepted = page.press("hi", "", "chat", 3, 0, 0, "together", VISITOR, gr.EventData(None, None))
     assert [each.active for each in accepted if isinstance(each, gr.Timer)] == [False]
     session = page.sessions.get("tab")
     page.sessions.ended("tab", session, "cpu:fp32", ended(5))

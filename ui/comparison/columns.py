@@ -115,7 +115,7 @@ class LaneColumn:
         return [render.top(status, line, progress), render.answer(progress), render.foot(status, line, progress)]
 
     def finish(self, request: gr.Request) -> list[Any]:
-        """The scoreboard, Send, Run again and Go on, then this lane's formatted answer, Stop and Try again, the hint, and the timer."""
+        """The scoreboard, Send, Run again and Go on, then this lane's formatted answer, Stop and Try again, and the timer."""
         tab = request.session_hash or ""
         session = self.page.sessions.get(tab)
         statuses = self.page.statuses()
@@ -124,8 +124,7 @@ class LaneColumn:
         stop = gr.Button(visible=False) if ended else gr.skip()
         timer = self.page.timer(statuses) if session is None or not session.running else gr.skip()
         pretty = formatted(progress.text) if progress else gr.skip()
-        hint = "" if session and session.forget_hint() else gr.skip()
-        return [*self.page.over(tab, session), pretty, stop, retry_button(statuses[self.key]) if ended else gr.skip(), hint, timer]
+        return [*self.page.over(tab, session), pretty, stop, retry_button(statuses[self.key]) if ended else gr.skip(), timer]
 
     def stop(self, request: gr.Request) -> None:
         """End the tab's run on this lane at its next token; never waits."""

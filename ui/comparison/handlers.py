@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 IDLE_LOOK_S = 3.0  # between two looks where nothing moves but the model may be changed in another tab, ...
 SHARED_LOOK_S = 10.0  # ... and where strangers come, whose open tabs cost the lanes time
 DOUBLE_CLICK_S = 0.6  # the second click of a double click on Send must not be taken for a Stop
-STOP = "Stop"  # what Send says while a comparison runs
 GO_ON = 4  # times as many tokens
 
 
@@ -90,13 +89,10 @@ class Page:
     # ---- a comparison
 
     def press(
-        self, prompt: str, system: str, format: str, max_new_tokens: float, temperature: float, seed: float, mode: str, shown: str,
+        self, prompt: str, system: str, format: str, max_new_tokens: float, temperature: float, seed: float, mode: str,
         request: gr.Request, event: gr.EventData,
     ) -> list[Any]:  # fmt: skip
-        """Enter in the prompt, Send (which is Stop while a comparison runs), Run again or Go on: outputs as of `begin`.
-
-        `shown`: what the visitor read on Send. A Stop that comes when all has just ended, or twice, must not ask again.
-        """
+        """Enter in the prompt, Send (which is Stop while a comparison runs), Run again or Go on: outputs as of `begin`."""
         tab, pressed = request.session_hash or "", getattr(event.target, "elem_id", "")
         session = self.sessions.get(tab)
         if pressed == "send" and session and session.running:
@@ -104,8 +100,8 @@ class Page:
                 session.stopped = self.clock()
                 self.stop(request)
             return self._nothing()
-        if pressed == "send" and session and (shown == STOP or self.clock() - session.stopped < DOUBLE_CLICK_S):
-            return self._nothing()
+        if pressed == "send" and session and self.clock() - session.stopped < DOUBLE_CLICK_S:
+            return self._nothing()  # the second click of one on Stop
         if pressed in ("again", "go-on") and session:
             asked = session.comparison.request
             more = min(GO_ON * asked.max_new_tokens, MAX_NEW_TOKENS_LIMIT)
@@ -122,14 +118,12 @@ class Page:
             self.start()
             self.sessions.begin(tab, lambda: self.engine.submit(asked, mode=mode), self.clock())
         except InferenceError as error:
-            if (session := self.sessions.get(tab)) and session.running:
-                session.hinted = True
             return [hint(str(error)), *self._nothing()[1:]]
         high = render.answer_height(asked.max_new_tokens)
         stops = [gr.Button(visible=True) for _ in self.lanes]
         answers = [gr.Chatbot([], height=high) for _ in self.lanes]
         told = board.empty([lane.key for lane in self.lanes], asked.prompt)
-        send, again, go_on = gr.Button(STOP, variant="stop"), gr.Button(interactive=False), gr.Button(visible=False)
+        send, again, go_on = gr.Button("Stop", variant="stop"), gr.Button(interactive=False), gr.Button(visible=False)
         return [hint(""), told, send, again, go_on, gr.Timer(active=False), *stops, *answers, *[""] * len(self.lanes)]
 
     def _nothing(self) -> list[Any]:

@@ -23,7 +23,7 @@ STILL_RUNNING = "A comparison is still running. Wait for it, or stop it first."
 class Session:
     """One tab's latest comparison; `claimed` holds the lanes whose run is streamed, `outcomes` those that ended, `tried_again` those
     put right since, whose state is shown again; `began` is when it was accepted and `stopped` when its Stop was pressed, on the page's clock
-    in seconds; `hinted`: another prompt was refused meanwhile.
+    in seconds.
 
     `size`: the bytes of what was asked and of what was answered.
     """
@@ -31,7 +31,6 @@ class Session:
     comparison: Comparison
     began: float = 0.0
     stopped: float = -math.inf
-    hinted: bool = False
     tried_again: set[str] = field(default_factory=set)
     claimed: set[str] = field(default_factory=set)
     outcomes: dict[str, Progress] = field(default_factory=dict)
@@ -72,13 +71,6 @@ class Session:
         with self._lock:
             self.outcomes[lane] = progress
             self.size += size
-
-    def forget_hint(self) -> bool:
-        """Whether what was refused meanwhile may be asked now, so that its hint is no longer true; once."""
-        with self._lock:
-            forget = self.hinted and not self.running
-            self.hinted = self.hinted and not forget
-            return forget
 
     def to_draw(self) -> bool:
         """Whether its results are to be drawn: once, when all of them are there."""

@@ -9,13 +9,14 @@ const running = () => one('#send')?.textContent.trim() === 'Stop';
 
 function drawer(open) {
     const panel = one('#settings');
+    if (panel) panel.inert = !open; // at once, while it is still seen to slide away
     panel?.classList.toggle('open', open);
     const opener = one('#settings-open');
     opener?.setAttribute('aria-expanded', String(open));
     if (open && panel) {
         panel.setAttribute('role', 'dialog');
         panel.setAttribute('aria-label', 'Settings');
-        setTimeout(() => one('input', panel)?.focus(), 50);
+        setTimeout(() => !panel.inert && one('input', panel)?.focus(), 50);
     } else opener?.focus();
 }
 
