@@ -73,7 +73,7 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
             history = HistoryTab(page)
         gr.HTML(popovers(), elem_id="definitions")
         _wire(demo, page, asked, board_box, columns, box, gr.Timer(LOOK_S), results, history)
-        fork.wire(board_box.board, results, history)
+        fork.wire(board_box.board, results, history, QUICK, MOST_AT_ONCE)
         prompts.wire(QUICK, MOST_AT_ONCE)
         demo.unload(prompts.leave)
         gr.api(compare_endpoint(engine, start), api_name="compare", concurrency_limit=MOST_AT_ONCE, concurrency_id="compare")

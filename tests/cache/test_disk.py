@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from inference import settings
 from inference.cache import disk
 from inference.cache.cache import Cache, Entry
 from inference.errors import InferenceError
@@ -19,7 +20,7 @@ def test_a_disk_that_gets_full_is_said_and_nothing_is_left(small_disk):
 
 
 def test_a_disk_that_gets_full_in_a_library_is_said(small_disk, monkeypatch, tmp_path):
-    monkeypatch.setattr(shapes, "FOLDER", tmp_path)
+    monkeypatch.setattr(settings, "SHAPES", tmp_path)
     config = {"model_type": "llama", "vocab_size": 20_000, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
     (tmp_path / "small.json").write_text(json.dumps({"seed": 0, "scale": {}, "config": config}))
     entry = shapes.entry("small", Cache(small_disk, 2**30))

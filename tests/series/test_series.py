@@ -80,7 +80,7 @@ def test_ctrl_c_keeps_what_is_done_on_the_command_line(tmp_path):
     command = [sys.executable, "-c", program, "compare", "--prompts", str(tmp_path / "p.txt"), "--mode", "together", "--json", str(out), "--csv", str(tmp_path / "out.csv")]  # fmt: skip
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "FAKE_LANE": json.dumps(QUICK)})
     for line in process.stderr:
-        if "prompts" in line:  # ten are done
+        if "10 of 500 prompts" in line:
             break
     process.send_signal(signal.SIGINT)
     began = time.monotonic()

@@ -55,7 +55,7 @@ def test_a_label_opens_its_definition_and_escape_closes_it(tab):
 
 def test_the_pages_process_imports_no_torch_even_for_its_results():
     look = (
-        "import app, sys; sys.path.insert(0, 'tests'); from tests.support.records import record_of, ended; from ui import board, chart; "
+        "import app, sys; sys.path.insert(0, 'tests'); from tests.support.records import record_of, ended; from ui.comparison import board, chart; "
         "from inference.record.export import export; r = record_of(cpu_nf4=ended(5), cpu_fp32=ended(10)); board.board(r); chart.measured(r); "
         "export([r], 'markdown'); print('torch' in sys.modules, 'transformers' in sys.modules)"
     )

@@ -15,8 +15,6 @@ from ui.history.tab import HistoryTab
 
 BUTTON = "Compare the answers token by token"
 STOP = "Stop comparing"
-MOST_AT_ONCE = 16
-QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 
 
 class Fork:
@@ -30,11 +28,11 @@ class Fork:
             self.why = gr.HTML(f'<p class="fork-why">{viewer.why_not(None) or AFTER}</p>', elem_id="fork-why")
         self.shown = gr.HTML(visible=False, elem_id="fork")
 
-    def wire(self, board: gr.HTML, results: Results, history: HistoryTab) -> None:
+    def wire(self, board: gr.HTML, results: Results, history: HistoryTab, quick: dict[str, Any], at_once: int) -> None:
         """Connect its listeners; `board` changes when a comparison begins, and when it has ended."""
         outputs = [self.button, self.stop, self.why, self.shown]
-        board.change(self.viewer.ready, outputs=outputs, **QUICK)
-        self.stop.click(self.viewer.stop, **QUICK)
+        board.change(self.viewer.ready, outputs=outputs, **quick)
+        self.stop.click(self.viewer.stop, **quick)
         self.button.click(
-            self.viewer.show, outputs=outputs, concurrency_id="fork", concurrency_limit=MOST_AT_ONCE, show_progress="hidden", api_visibility="private"
-        ).then(results.show_again, outputs=results.outputs, **QUICK).then(history.refresh, inputs=history.inputs, outputs=history.refreshed, **QUICK)
+            self.viewer.show, outputs=outputs, concurrency_id="fork", concurrency_limit=at_once, show_progress="hidden", api_visibility="private"
+        ).then(results.show_again, outputs=results.outputs, **quick).then(history.refresh, inputs=history.inputs, outputs=history.refreshed, **quick)
