@@ -77,11 +77,6 @@ def lane_title(precision: str, device: str) -> str:
     return f"{precision_words(precision)} on the {DEVICES.get(device, 'unknown device')}"
 
 
-def short_title(precision: str, device: str) -> str:
-    """A lane as a heading or in a chart: "4-bit NF4 · GPU"; a `device` with a name of its own is given by that."""
-    return f"{precision_words(precision)} · {DEVICES.get(device, device)}"
-
-
 def plain_title(precision: str) -> str:
     """A lane's precision as a heading for everybody: "4-bit (NF4)", "Full precision (FP32)"."""
     words = {"fp32": "Full precision", "bf16": "Half precision", "fp16": "Half precision"}.get(precision.lower(), short_word(precision))

@@ -129,9 +129,11 @@ def caveat(record: Record) -> str:
     if not lanes:
         return ""
     one_device = len({lane.device for lane in lanes}) == 1
-    parts = ["Both ran on the same device: only the precision differs."] if one_device and len(lanes) == 2 else []
+    parts = ["Both ran on the same device: what differs is the precision, and the kernels for it."] if one_device and len(lanes) == 2 else []
     if record.verdict.device_effect and record.verdict.precision_effect:
-        parts.append(f"Of the speed, the device makes {_effect(record.verdict.device_effect)} and 4 bits make {_effect(record.verdict.precision_effect)}.")
+        parts.append(
+            f"Of the speed, the device makes {_effect(record.verdict.device_effect)} and 4 bits with their kernels make {_effect(record.verdict.precision_effect)}."
+        )
     elif not one_device:
         parts.append("Device and precision differ at once: the speed is not the quantization's doing alone.")
     runs = [run for lane in lanes for run in lane.ended_runs]

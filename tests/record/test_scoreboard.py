@@ -108,4 +108,4 @@ def test_a_factor_is_told_from_the_larger_side(ratio, said):
 
 def test_with_the_lane_between_the_device_and_the_precision_are_told_apart():
     record = record_of(cuda_nf4=[ended(30.0)], cuda_bf16=[ended(50.0)], cpu_fp32=[ended(5.0)])
-    assert "Of the speed, the device makes 10.0× and 4 bits make 0.60×." in caveat(record)
+    assert "Of the speed, the device makes 10.0× and 4 bits with their kernels make 0.60×." in caveat(record)

@@ -16,6 +16,7 @@ from ui.badge import about, colour, escape
 
 BEFORE = "Send a prompt: who is faster, and by how much, will stand here."
 DURING = "The answers are being written; who is faster stands here when all have ended."
+MOST_ASKED = 400  # characters of a prompt on its one line, which shows fewer
 HEADS = ("Lane", "Writing speed", "First word", "Size", "Answer")
 
 
@@ -47,7 +48,7 @@ def board(record: Record, kept: int = 1) -> str:
 def _board(state: str, asked: str, body: str, said: str, copies: tuple[str, str] = ("", ""), kept: int = 0, looks: str = "caveat") -> str:
     text, table = copies
     off = "" if text else " disabled"
-    shown = f'<span class="asked-label">Asked:</span> <bdi dir="auto">{escape(" ".join(asked.split()))}</bdi>' if asked else "&nbsp;"
+    shown = f'<span class="asked-label">Asked:</span> <bdi dir="auto">{escape(" ".join(asked[:MOST_ASKED].split()))}</bdi>' if asked else "&nbsp;"
     return (
         f'<section class="board" data-state="{state}" data-kept="{kept}" aria-label="Who won"><p class="asked">{shown}</p>{body}'
         f'<div class="board-foot"><p class="{looks}">{escape(said)}</p><div class="board-copy">'

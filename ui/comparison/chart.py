@@ -1,6 +1,6 @@
 """A record -> the one chart and the six rows under the answers, as HTML that is safe inside `gr.HTML`.
 
-The race: a bar a lane on one linear axis of time, from the prompt's arrival to the last token, its pale part the wait for the first word, a mark
+The race: a bar a lane on one linear axis of time, from a lane's beginning with the prompt to its last token, its pale part the wait for the first word, a mark
 every so many tokens. The rows: each figure as a number and a bar in the lane's colour. Everything else is in the details.
 """
 
@@ -46,7 +46,7 @@ def _race(record: Record) -> str:
         for at in ticks_of(longest)
     )
     marks = f"; a mark every {'token' if step == 1 else count(step)}" if step else ""
-    told = f"Time from the prompt's arrival to the last token{marks}."
+    told = f"Time from when a lane begins the prompt to its last token{marks}."
     return (
         f'<figure class="race" aria-label="The race over time"><figcaption><strong>The race</strong> {escape(told)} '
         f'<span class="key"><i class="wait"></i> waiting for the first word <i class="write"></i> writing</span></figcaption>'

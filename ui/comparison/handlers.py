@@ -23,8 +23,7 @@ from inference.status import LOADING_STATES, LaneStatus, ModelStatus
 from ui.api import build_request
 from ui.badge import escape
 from ui.comparison import board, render
-from ui.comparison.columns import FAULT as FAULT
-from ui.comparison.columns import LOOK_S, LaneColumn, retry_button
+from ui.comparison.columns import FAULT, LOOK_S, LaneColumn, retry_button
 from ui.comparison.models import Models
 from ui.comparison.sessions import Session, Sessions
 from ui.histories import Histories
@@ -142,7 +141,7 @@ class Page:
         """The scoreboard of a finished comparison."""
         try:
             record = self.latest(tab)
-            return board.board(record, len(self.histories.labels(tab))) if record else board.empty([lane.key for lane in self.lanes])
+            return board.board(record, len(self.histories.choose(tab, []))) if record else board.empty([lane.key for lane in self.lanes])
         except Exception:
             log.exception("no scoreboard")
             return f'<p class="sentence" role="alert">{escape(FAULT)}</p>'

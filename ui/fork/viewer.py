@@ -23,7 +23,8 @@ from inference.quality.scorer import REFERENCES
 from inference.score_events import MOST_POSITIONS
 from inference.status import LOADING_STATES, LaneStatus
 from ui.badge import escape
-from ui.comparison.handlers import FAULT, Page
+from ui.comparison.columns import FAULT
+from ui.comparison.handlers import Page
 from ui.comparison.sessions import Session
 from ui.fork.view import note, view
 from ui.fork.words import title

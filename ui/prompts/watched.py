@@ -20,7 +20,7 @@ from inference.series import table
 from inference.series.series import Series
 from inference.units import seconds, size
 from ui.badge import escape
-from ui.comparison.handlers import FAULT
+from ui.comparison.columns import FAULT
 from ui.tabs import bytes_of
 
 log = logging.getLogger(__name__)
