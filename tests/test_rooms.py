@@ -21,15 +21,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sources": {"cache"},
     "models": {"cache", "sources"},
     "decode": {"models"},
-    "cpu": {"cache", "decode", "models"},
-    "cuda": {"decode", "models"},
-    "lane": {"cache", "sources", "decode", "models", "cpu", "cuda"},
-    "doctor": {"cache", "sources", "models", "cpu", "cuda", "lane"},
+    "parts": {"models", "decode"},
+    "cpu": {"cache", "decode", "models", "parts"},
+    "cuda": {"decode", "models", "parts"},
+    "lane": {"cache", "sources", "decode", "models", "parts", "cpu", "cuda"},
+    "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane"},
     "bench": {"engine", "record", "quality"},
     "cli": {"engine", "record", "quality", "series", "bench"},
 }
 BASELINES = {"bench.baseline", "bench.plain", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
-LANE_ROOMS = {"sources", "decode", "models", "cpu", "cuda", "lane", "doctor"}
+LANE_ROOMS = {"sources", "decode", "models", "parts", "cpu", "cuda", "lane", "doctor"}
 PAGE_MAY_IMPORT = {"engine", "record", "quality", "series"}
 PAGE = sorted((ROOT / "ui").rglob("*.py"))
 PAGE_ROOMS: dict[str, set[str]] = {"comparison": set(), "history": {"comparison"}, "prompts": {"comparison"}, "fork": {"comparison", "history"}}
