@@ -1,0 +1,47 @@
+"""The numbers and switches that models of the known families carry: what is not among them may change what a model computes, and is refused.
+
+Only what a class declares counts: a stray key in somebody's config.json is read by no code. A value that is off (None, False, 0) says nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from torch import nn
+from transformers import PretrainedConfig
+
+from inference.parts.description import NotUnderstood
+
+_SIZES = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"}
+_IDS = {"pad_token_id", "bos_token_id", "eos_token_id", "padding_idx"}
+# a dropout does nothing in eval, and the sizes and biases show in the matrices themselves
+_NO_EFFECT = {
+    "attention_dropout", "residual_dropout", "embedding_dropout", "resid_pdrop", "embd_pdrop", "initializer_range", "pretraining_tp", "use_cache",
+    "tie_word_embeddings", "attention_bias", "mlp_bias", "max_position_embeddings", "original_max_position_embeddings", "gradient_checkpointing",
+    "has_sliding_layers", "layer_idx", "num_heads", "num_key_value_groups", "is_causal", "training",
+}  # fmt: skip
+# read by `reader.py` or by the model's rotary module, which is tried
+_READ = {
+    "rms_norm_eps", "query_pre_attn_scalar", "attention_multiplier", "scaling", "attn_logit_softcapping", "final_logit_softcapping", "embedding_multiplier",
+    "residual_multiplier", "logits_scaling", "sliding_window", "use_sliding_window", "max_window_layers", "is_sliding", "use_rope",
+    "no_rope_layer_interval", "partial_rotary_factor", "rope_theta",
+}  # fmt: skip
+KNOWN = _SIZES | _IDS | _NO_EFFECT | _READ
+
+
+def check_config(config: PretrainedConfig) -> None:
+    """Raise NotUnderstood for a number or switch that the configuration's class declares, that is on, and that nobody here knows."""
+    declared = {field.name for field in dataclasses.fields(config)} - {field.name for field in dataclasses.fields(PretrainedConfig)}
+    _check("its configuration", {name: getattr(config, name, None) for name in declared})
+
+
+def check_module(what: str, module: nn.Module) -> None:
+    """The same for a module's own attributes."""
+    _check(what, {name: value for name, value in vars(module).items() if not name.startswith("_")})
+
+
+def _check(what: str, values: dict[str, Any]) -> None:
+    for name, value in sorted(values.items()):
+        if isinstance(value, int | float) and value and name not in KNOWN:
+            raise NotUnderstood(f"{what} sets {name} to {value}")
