@@ -92,6 +92,7 @@ class LaneFacts:
 
     `held`: the bytes at rest by dtype; `not_quantized`: what of a 4-bit lane is not in 4 bits, with its share of them; `files`: the names of
     those that were read. `own_tokenizer`: whether the adapter brought one. `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one. `fast_used`: our own faster ways in use (`fast.WAYS`); `fast_why_not`: of each other one that is for this lane, why not.
+    `fast_checked`: how far the fast path's logits were from the model's own when it was let in, and how far the model's own two ways.
     """
 
     model_id: str
@@ -123,6 +124,7 @@ class LaneFacts:
     hidden_ids: tuple[int, ...] = ()
     fast_used: tuple[str, ...] = ()
     fast_why_not: dict[str, str] = field(default_factory=dict)
+    fast_checked: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

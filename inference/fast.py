@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from inference.errors import DeviceLost, InferenceError, WrongArguments
 from inference.events import Loading, Report
@@ -56,6 +56,7 @@ class FastWays:
         """`lost`: ways that ended a process of this lane before. `device_lost` tells whether the device is past use after an error."""
         self.names = tuple(name for name, way in WAYS.items() if lane in way.lanes)
         self.used: list[str] = []
+        self.checked: tuple[dict[str, Any], ...] = ()  # what the check that let a way in has found (`parts/check.py`)
         self.why_not = {name: ENDED if name in lost else OFF for name in self.names if name in lost or name not in allowed}
         self._device_lost = device_lost
 

@@ -135,7 +135,7 @@ class Lane:
         """The loaded lane as it is: said again after a faster path has been changed over to."""
         assert self.facts is not None
         kernel = self.paths.kernel or self._kernel
-        self.facts = replace(self.facts, kernel=kernel, fast_used=tuple(self.ways.used), fast_why_not=dict(self.ways.why_not))
+        self.facts = replace(self.facts, kernel=kernel, fast_used=tuple(self.ways.used), fast_why_not=dict(self.ways.why_not), fast_checked=self.ways.checked)
         return Loaded(self.facts, self._figures, self.paths.pending)
 
     # ---- beside the runs

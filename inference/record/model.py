@@ -135,6 +135,7 @@ class LaneRecord:
     `adapter`: what was merged into `base`, and whether it brought its `own_tokenizer`. `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one.
     `not_quantized`: what of a 4-bit lane is not in 4 bits, with dtype and share of the bytes; `kept_16bit`: what of it is in 16 bits.
     `held`: the bytes of `weights_bytes` by dtype; `files`: what they were read from. `fast_used`: our own faster ways in use; `fast_why_not`: of each other one that is for this lane, why not.
+    `fast_checked`: how far (as a share of their size) the fast path's logits were from the model's own when it was let in, and the model's own two ways.
     """
 
     available: bool
@@ -163,6 +164,7 @@ class LaneRecord:
     files: tuple[str, ...] | None
     fast_used: tuple[str, ...] | None
     fast_why_not: Mapping[str, str] | None
+    fast_checked: tuple[Mapping[str, Any], ...] | None
     path_pending: bool
     load: LoadFigures | None
     runs: tuple[RunRecord, ...]

@@ -1,0 +1,107 @@
+"""The load-time check: a right step of every family passes it, and one fault anywhere does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from inference.parts import check
+from inference.parts.description import ModelParts, NotUnderstood
+from inference.parts.reader import read_parts
+from tests.support import families, reference
+
+
+class Reference:
+    """A runner that computes everything anew in FP64."""
+
+    def __init__(self, parts: ModelParts, positions: int) -> None:
+        self.parts, self.positions, self.ids = parts, positions, list[int]()
+
+    def run(self, ids: list[int], start: int) -> torch.Tensor:
+        self.ids[start:] = ids
+        assert len(self.ids) <= self.positions
+        return reference.logits(self.parts, self.ids)[-1].float()
+
+
+def faulty(change):
+    """Builds runners of a description that was changed."""
+    return lambda parts, positions: Reference(change(parts), positions)
+
+
+def in_layers(change):
+    return lambda parts: replace(parts, layers=tuple(change(layer) for layer in parts.layers))
+
+
+@pytest.mark.parametrize("name", families.FAST)
+def test_a_right_step_is_let_in_and_the_model_is_left_as_it_was(name: str) -> None:
+    model = families.make(name)
+    before = [(place, dict(vars(place))) for place in (model.config, *(layer.self_attn for layer in model.model.layers))]
+    ids = torch.tensor([[3, 4, 5, 6]])
+    logits = model(ids).logits
+    found = check.let_in(model, read_parts(model), Reference)
+    assert found[0].what == "the whole model" and all(each.difference <= each.bound for each in found)
+    assert all(dict(vars(place)) == values for place, values in before) and torch.equal(model(ids).logits, logits)
+
+
+def test_each_kind_of_layer_is_tried_past_its_window() -> None:
+    model = families.make("gemma3")
+    found = check.let_in(model, read_parts(model), Reference)
+    assert [(each.what, each.rows) for each in found[1:]] == [("layer 0 alone", 12 + check.PAST), ("layer 1 alone", check.NO_WINDOW + check.PAST)]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("gemma3", in_layers(lambda layer: replace(layer, window=layer.window + 1) if layer.window else layer)),
+        ("mistral, a window", in_layers(lambda layer: replace(layer, window=0))),
+        ("smollm3", in_layers(lambda layer: replace(layer, rotary=""))),
+        ("granite", lambda parts: replace(parts, residual_scale=1.0)),
+        ("granite", lambda parts: replace(parts, attention_scale=parts.attention_scale * 1.01)),
+        ("gemma2", lambda parts: replace(parts, attention_cap=0.0)),
+        ("gemma2", lambda parts: replace(parts, logit_cap=0.0)),
+        ("llama", lambda parts: replace(parts, norm=replace(parts.norm, eps=1e-5))),
+        ("olmo2", in_layers(lambda layer: replace(layer, q_norm=None))),
+        ("qwen3", in_layers(lambda layer: replace(layer, k_norm=layer.q_norm))),
+        ("gemma", lambda parts: replace(parts, activation=2)),
+        ("phi4-mini, part of a head", in_layers(lambda layer: replace(layer, k=layer.v))),
+    ],
+)
+def test_a_fault_is_not_let_in(name: str, change) -> None:
+    model = families.make(name)
+    with pytest.raises(NotUnderstood, match="its own two ways differ by"):
+        check.let_in(model, read_parts(model), faulty(change))
+
+
+def test_a_long_window_is_tried_as_a_short_one_where_the_machine_is_slow(monkeypatch) -> None:
+    monkeypatch.setattr(check, "BUDGET_S", 0.0)
+    model = families.make("mistral, a window")
+    found = check.let_in(model, read_parts(model), Reference)
+    assert found[1].what == f"layer 0 alone, a window of {check.NO_WINDOW} in the place of 12"
+    with pytest.raises(NotUnderstood):
+        check.let_in(model, read_parts(model), faulty(in_layers(lambda layer: replace(layer, window=0))))
+
+
+def test_numbers_that_are_none_are_not_let_in() -> None:
+    class Nothing(Reference):
+        def run(self, ids: list[int], start: int) -> torch.Tensor:
+            return super().run(ids, start) * float("nan")
+
+    model = families.make("llama")
+    with pytest.raises(NotUnderstood, match="nan"):
+        check.let_in(model, read_parts(model), Nothing)
+
+
+def test_a_path_that_samples_by_itself_must_sample_as_the_others_do() -> None:
+    class Sampling(Reference):
+        def run(self, ids: list[int], start: int) -> torch.Tensor:
+            self.last = super().run(ids, start)
+            return self.last
+
+        def sampled(self, temperature: float, uniform: float) -> tuple[int, torch.Tensor]:
+            return int(self.last.argmax()), self.last
+
+    model = families.make("llama")
+    with pytest.raises(NotUnderstood, match="samples another id"):
+        check.let_in(model, read_parts(model), Sampling)
