@@ -10,6 +10,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from inference.decode.decoder import ShouldStop
 from inference.decode.sampling import Sampler
+from inference.errors import InferenceError
 from inference.models.private import cache_argument
 
 
@@ -56,7 +57,32 @@ class Forward:
     def __call__(self, ids: torch.Tensor, cache: Any) -> torch.Tensor:
         """Logits after `ids`, computed with the model's own code."""
         ids = ids.to(self.model.device)
-        seen = cache.get_seq_length()
+        seen = _positions(cache)
         positions = torch.arange(seen, seen + ids.shape[1], device=ids.device)[None]
         output = self.model(input_ids=ids, position_ids=positions, use_cache=True, logits_to_keep=1, **{self.cache_name: cache})
         return output.logits[:, -1].float()
+
+
+def _positions(cache: Any) -> int:
+    """The positions in a cache; one of states alone (Mamba) counts none, and its models read none."""
+    try:
+        return int(cache.get_seq_length())
+    except ValueError:
+        return 0
+
+
+@torch.inference_mode()
+def check_state(model: PreTrainedModel, ids: list[int]) -> None:
+    """Raise InferenceError where a token after a cache is computed as if the cache were not there: a model that keeps its state elsewhere.
+
+    Three forwards of a few `ids`: all at once, the last after a cache of the others, and the last alone.
+    """
+    forward = Forward(model)
+
+    def after(*pieces: list[int]) -> torch.Tensor:
+        cache = DynamicCache(config=model.config)
+        return [forward(torch.tensor([piece]), cache) for piece in pieces][-1]
+
+    truth, cached, alone = after(ids), after(ids[:-1], ids[-1:]), after(ids[-1:])
+    if not (cached - truth).norm() <= (alone - truth).norm() / 2:
+        raise InferenceError(f"{type(model).__name__} keeps its state where this lane doesn't find it, so its answers would be wrong. Choose another model.")

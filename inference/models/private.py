@@ -22,6 +22,8 @@ import transformers
 from torch import nn
 from transformers import GenerationConfig, PreTrainedModel, cache_utils, modeling_utils
 
+from inference.errors import InferenceError
+
 ASYNC_OFF = "HF_DEACTIVATE_ASYNC_LOAD"
 Attention = Callable[..., Any]
 Rotary = Callable[..., Any]
@@ -30,8 +32,15 @@ CacheLayer: Any = getattr(cache_utils, "CacheLayerMixin", None)
 
 
 def cache_argument(model: PreTrainedModel) -> str:
-    """The name under which `model` takes its cache: transformers 5.24 renamed it, and the old name is gone in 5.40."""
-    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+    """The name under which `model` takes its cache: transformers 5.24 renamed it, and the old name is gone in 5.40.
+
+    Raises InferenceError for a model that takes it under neither: handed on by another name it would be dropped without a word.
+    """
+    taken = inspect.signature(model.forward).parameters
+    for name in ("cache", "past_key_values"):
+        if name in taken:
+            return name
+    raise InferenceError(f"{type(model).__name__} keeps its state in no cache that this lane knows, so it can't be answered with. Choose another model.")
 
 
 def attention() -> Attention | None:

@@ -36,7 +36,7 @@ FAST: dict[str, tuple[str, dict]] = {
 }  # fmt: skip
 EAGER: dict[str, tuple[str, dict]] = {
     "olmo": ("olmo", SHORT), "stablelm": ("stablelm", SHORT), "cohere": ("cohere", SHORT), "cohere2": ("cohere2", SHORT | {"sliding_window": 12}),
-    "glm": ("glm", WIDE), "glm4": ("glm4", WIDE), "nemotron": ("nemotron", WIDE), "arcee": ("arcee", WIDE), "helium": ("helium", WIDE),
+    "glm": ("glm", WIDE), "glm4": ("glm4", WIDE), "nemotron": ("nemotron", WIDE), "arcee": ("arcee", WIDE), "helium": ("helium", WIDE | {"head_dim": 16}),
     "exaone4": ("exaone4", SHORT | {"sliding_window": 12, "sliding_window_pattern": 2}), "ernie4.5": ("ernie4_5", WIDE),
     "hunyuan": ("hunyuan_v1_dense", WIDE), "apertus": ("apertus", SHORT), "starcoder2": ("starcoder2", SHORT), "phi": ("phi", SHORT),
     "llama, dynamic rope": ("llama", WIDE | {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}),
