@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-IDS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
+IDS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2, "tie_word_embeddings": False}
 TINY = IDS | {"vocab_size": 160, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
 SHORT = TINY | {"max_position_embeddings": 512}
 WIDE = SHORT | {"head_dim": 32}
@@ -16,6 +16,7 @@ OLD = IDS | {"vocab_size": 160, "hidden_size": 64, "num_hidden_layers": 2, "num_
 # those that our own steps know, then those that are decoded eagerly
 FAST: dict[str, tuple[str, dict]] = {
     "llama": ("llama", WIDE),
+    "llama, tied": ("llama", WIDE | {"tie_word_embeddings": True}),
     "llama, biases": ("llama", WIDE | {"attention_bias": True, "mlp_bias": True}),
     "llama 3's rope": ("llama", WIDE | {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0,
                                                          "high_freq_factor": 4.0, "original_max_position_embeddings": 64}}),
