@@ -90,7 +90,7 @@ class LoadFigures:
 class LaneFacts:
     """What a loaded lane is, read off the loaded model and not off the settings.
 
-    `held`: the bytes at rest by dtype; `not_quantized`: what of a 4-bit lane is not in 4 bits, with its share of them; `files`: the names of
+    `held`: the bytes at rest by dtype; `step_bytes`: those that one step of decode reads; `matrix_parameters`: in the layers' matrices, the head not counted; `not_quantized`: what of a 4-bit lane is not in 4 bits, with its share of them; `files`: the names of
     those that were read. `own_tokenizer`: whether the adapter brought one. `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one. `fast_used`: our own faster ways in use (`fast.WAYS`); `fast_why_not`: of each other one that is for this lane, why not.
     `fast_checked`: how far the fast path's logits were from the model's own when it was let in, and how far the model's own two ways.
     """
@@ -117,6 +117,8 @@ class LaneFacts:
     own_tokenizer: bool = False
     note: str | None = None
     held: dict[str, int] = field(default_factory=dict)
+    step_bytes: int | None = None
+    matrix_parameters: int | None = None
     not_quantized: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     tokenizer: str = "AutoTokenizer"

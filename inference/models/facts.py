@@ -5,6 +5,7 @@ In: the model, and what its loading left behind (`Origin`). Out: facts; a model 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -67,7 +68,7 @@ def describe(model: PreTrainedModel, checkpoint: Checkpoint, lane: str, threads:
         threads=threads if device == "cpu" else None, kept_16bit=tuple(f"{part.name} ({part.dtype})" for part in kept if part.sixteen_bit),
         weights_bytes=weights_bytes(model), context_length=context_length(model.config),
         has_chat_template=False, adapter=checkpoint.adapter, base=checkpoint.base, own_tokenizer=checkpoint.own_tokenizer, note=_note(checkpoint.note, model, kept, origin.stray),
-        held=held(model), not_quantized=tuple(f"{part.name} ({part.dtype}, {part.share:.1%})" for part in kept), files=_files(checkpoint),
+        held=held(model), step_bytes=step_bytes(model), matrix_parameters=matrix_parameters(model), not_quantized=tuple(f"{part.name} ({part.dtype}, {part.share:.1%})" for part in kept), files=_files(checkpoint),
     )  # fmt: skip
 
 
@@ -93,6 +94,25 @@ def held(model: PreTrainedModel) -> dict[str, int]:
     for dtype, count in found.values():
         kept[dtype] += count
     return dict(kept)
+
+
+def step_bytes(model: PreTrainedModel) -> int:
+    """Of `weights_bytes`, those that a step of decode reads: of an embedding that is not the head too it is a row."""
+    head = model.get_output_embeddings()
+    skipped = {weight.data_ptr(): weight.nbytes for weight in _embeddings(model) if head is None or weight.data_ptr() != head.weight.data_ptr()}
+    return weights_bytes(model) - sum(skipped.values())
+
+
+def matrix_parameters(model: PreTrainedModel) -> int:
+    """The numbers in the layers' matrices, which each token of a prompt is multiplied by; the head, which only the last is, and embeddings are none."""
+    head = model.get_output_embeddings()
+    ends = {weight.data_ptr() for weight in (*_embeddings(model), *([] if head is None else [head.weight]))}
+    shapes = {p.data_ptr(): getattr(getattr(p, "quant_state", None), "shape", p.shape) for p in model.parameters()}
+    return sum(math.prod(shape) for pointer, shape in shapes.items() if pointer not in ends and len(shape) > 1)
+
+
+def _embeddings(model: PreTrainedModel) -> list[torch.Tensor]:
+    return [module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)]
 
 
 def own_bytes(model: PreTrainedModel) -> int:

@@ -39,7 +39,7 @@ def facts(lane: str, base: str | None = None) -> LaneFacts:
         device_name="Fake processor", precision="NF4" if four_bit else "FP32", storage_dtype="uint8" if four_bit else "float32",
         compute_dtype="float32", quantization={"type": "nf4", "double": False} if four_bit else None, device_map=lane.split(":")[0],
         kernel="fake", threads=2, kept_16bit=("lm_head",) if four_bit else (), weights_bytes=600 if four_bit else 4000,
-        context_length=2048, has_chat_template=True, base=base,
+        context_length=2048, has_chat_template=True, base=base, step_bytes=500 if four_bit else 3000, matrix_parameters=800,
     )  # fmt: skip
 
 
