@@ -1,7 +1,8 @@
-"""llama.cpp as a peer in the bench: the small model's values as an F32 GGUF, answered in a process of its own like a lane.
+"""llama.cpp as a peer in the bench: the small model's values as a GGUF in F32 or 4 bits, answered in a process of its own like a lane.
 
 Needs the development dependency `xllamacpp`. The values are those of our checkpoint: the packaged file's, rounded to bf16;
-its metadata and the order of its q and k rows stay as llama.cpp wants them.
+its metadata and the order of its q and k rows stay as llama.cpp wants them. In 4 bits they are quantized from there to Q4_0 (blocks of 32
+with a scale in fp16), the embedding, which is the head too, to Q8_0: what llama.cpp's own quantizer takes where rows are no multiple of 256.
 """
 
 from __future__ import annotations
@@ -26,22 +27,21 @@ from inference.sources.headers import tensors_of
 from inference.timing import Stopwatch
 
 CONTEXT = 2048
-F32_BYTES = 650 * 2**20  # the file itself (540 MB) beside the packaged one
+BUILT_BYTES = 650 * 2**20  # the F32 file (540 MB) beside the packaged one
+EMBEDDING = "token_embd.weight"
 SKIPPED = ("GGUF.", "general.architecture", "general.file_type", "general.quantization_version")
 
 
 class LlamaCpp:
-    """The small model in F32 by llama.cpp, with as many threads as our lane takes; greedy only."""
+    """The small model by llama.cpp, in F32 or Q4_0 as the lane is, with as many threads as our lane takes; greedy only."""
 
-    path = "llama.cpp"
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, lane: str) -> None:
+        self._settings, self.path = settings, "Q4_0" if lane.endswith("nf4") else "F32"
         self._server: Any = None
         self.model = None
 
     def load(self, source: Source, report: Report) -> tuple[LaneFacts, float]:
-        """Write the F32 file once, then load it; raises InferenceError for another model or without `xllamacpp`."""
+        """Write the file once, then load it; raises InferenceError for another model or without `xllamacpp`."""
         if source.checkpoint.revision != default_model.REVISION:
             raise InferenceError(f"The peer llama.cpp answers only with {SMALL_MODEL} out of its package.")
         try:
@@ -49,10 +49,10 @@ class LlamaCpp:
         except ImportError:
             raise InferenceError("The peer llama.cpp needs the package xllamacpp: pip install -r requirements-dev.txt.") from None
         threads = lane_threads(self._settings)
-        file = f32_file(cache.of(self._settings), report)
+        file = gguf_file(cache.of(self._settings), self.path, report)
         began = time.perf_counter()
         self._server = xllamacpp.Server(_parameters(xllamacpp, file, threads))
-        return _describe(source, threads, f"xllamacpp {xllamacpp.__version__}"), time.perf_counter() - began
+        return _describe(source, file, self.path, threads, f"xllamacpp {xllamacpp.__version__}"), time.perf_counter() - began
 
     def answer(self, source: Source, request: Request, prompt_ids: list[int], watch: Stopwatch) -> Answer:
         """The answer, a stamp for each token's message; the ids are read back from the text."""
@@ -75,14 +75,16 @@ class LlamaCpp:
         return Answer(answer, tuple(source.tokenizer(answer, add_special_tokens=False)["input_ids"]), last["reason"])
 
 
-def _describe(source: Source, threads: int, kernel: str) -> LaneFacts:
-    """The file holds the checkpoint's tensors, so they are counted there."""
+def _describe(source: Source, file: Path, kind: str, threads: int, kernel: str) -> LaneFacts:
+    """The parameters are counted in the checkpoint, whose tensors the file holds; the bytes in the file."""
+    import gguf
+
     parameters = sum(stored.count for stored in tensors_of(source.checkpoint.folder).values())
     return LaneFacts(
         model_id=source.checkpoint.id, revision=source.checkpoint.revision, architecture=source.config.architectures[0],
-        parameters=parameters, device="cpu", device_name="", precision="FP32", storage_dtype="float32", compute_dtype="float32",
-        quantization=None, device_map="cpu", kernel=kernel, threads=threads, kept_16bit=(), weights_bytes=4 * parameters,
-        context_length=CONTEXT, has_chat_template=False,
+        parameters=parameters, device="cpu", device_name="", precision=kind, storage_dtype=kind, compute_dtype="float32" if kind == "F32" else "int8",
+        quantization=None, device_map="cpu", kernel=kernel, threads=threads, kept_16bit=(),
+        weights_bytes=sum(int(tensor.n_bytes) for tensor in gguf.GGUFReader(file).tensors), context_length=CONTEXT, has_chat_template=False,
     )  # fmt: skip
 
 
@@ -94,35 +96,45 @@ def _parameters(library: Any, file: Path, threads: int) -> Any:
     return found
 
 
-def f32_file(place: Cache, report: Callable[[Loading], None]) -> Path:
-    """The small model as an F32 GGUF in the cache, made if it isn't there; raises InferenceError where the disk is full."""
-    entry = place.entry("peers", "SmolLM2-135M-Instruct-F32.gguf")
+def gguf_file(place: Cache, kind: str, report: Callable[[Loading], None]) -> Path:
+    """The small model as a GGUF in the cache, F32 or Q4_0, made if it isn't there; raises InferenceError where the disk is full."""
+    entry = place.entry("peers", f"SmolLM2-135M-Instruct-{kind}.gguf")
     with entry.locked():
         if not entry.path.exists():
-            with entry.building(F32_BYTES) as temporary:
-                write_f32(default_model.fetch_gguf(temporary, report), temporary / "f32.gguf")
-                entry.put(temporary / "f32.gguf")
+            with entry.building(BUILT_BYTES) as temporary:
+                write(default_model.fetch_gguf(temporary, report), temporary / "made.gguf", kind)
+                entry.put(temporary / "made.gguf")
     entry.use()
     return entry.path
 
 
-def write_f32(source: Path, target: Path) -> None:
-    """`source`'s metadata and tensors as F32, each value rounded to bf16 as our checkpoint has it."""
+def write(source: Path, target: Path, kind: str) -> None:
+    """`source`'s metadata and tensors, each value rounded to bf16 as our checkpoint has it, then kept as F32, or matrices as Q4_0."""
     import gguf
 
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(target, str(reader.fields["general.architecture"].contents()))
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32 if kind == "F32" else gguf.LlamaFileType.MOSTLY_Q4_0)
     for name, field in reader.fields.items():
         if not name.startswith(SKIPPED):
-            kind = field.types[0]
-            writer.add_key_value(name, field.contents(), kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
+            form = field.types[0]
+            writer.add_key_value(name, field.contents(), form, field.types[-1] if form == gguf.GGUFValueType.ARRAY else None)
     for tensor in reader.tensors:
-        writer.add_tensor(tensor.name, _as_bf16(gguf.dequantize(tensor.data, tensor.tensor_type)))
+        values = _as_bf16(gguf.dequantize(tensor.data, tensor.tensor_type))
+        form = _form(tensor.name, values, kind)
+        writer.add_tensor(tensor.name, gguf.quantize(values, form), raw_dtype=form)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _form(name: str, values: np.ndarray, kind: str) -> Any:
+    from gguf import GGMLQuantizationType as Form
+
+    if kind == "F32" or values.ndim < 2:
+        return Form.F32
+    return Form.Q8_0 if name == EMBEDDING else Form.Q4_0
 
 
 def _as_bf16(values: np.ndarray) -> np.ndarray:
