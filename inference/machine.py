@@ -11,6 +11,7 @@ import ctypes
 import functools
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +71,11 @@ def nvidia_gpus() -> int:
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
         return 0
     return nvml.ask("no card", lambda driver: int(driver.nvmlDeviceGetCount())) or 0
+
+
+def c_compiler() -> str | None:
+    """The system's C compiler: CC if set, else the first of cc, gcc and clang."""
+    return shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
 
 
 def cpu_name() -> str:
