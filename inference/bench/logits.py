@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from inference.bench.side import Side, forced
-from inference.engine.compare import read_all
+from inference.bench.side import Side
 from inference.errors import InferenceError
 from inference.events import Request
 from inference.quality.scorer import Scorer
@@ -28,10 +27,10 @@ WORDS = (
 
 def logits(plain: Side, ours: Side, positions: int) -> dict[str, Any]:
     """The largest difference in a log-probability over `positions` positions: `plain_ways`, `steps` and `rows` (ours against plain's); raises InferenceError."""
-    ids = prompt_ids(plain, WORDS * (1 + positions // 50))[:positions]
+    ids = plain.prompt_ids(_raw(WORDS * (1 + positions // 50)))[:positions]
     if len(ids) < positions:
         raise InferenceError(f"The fixed text gives {len(ids)} tokens; ask for no more positions.")
-    start = prompt_ids(plain, WORDS[:12])
+    start = plain.prompt_ids(_raw(WORDS[:12]))
     with tempfile.TemporaryDirectory() as folder:
         found = {name: _both_ways(side, start, ids, Path(folder) / name) for name, side in (("plain", plain), ("ours", ours))}
         (plain_rows, plain_steps), (our_rows, our_steps) = found["plain"], found["ours"]
@@ -43,19 +42,13 @@ def logits(plain: Side, ours: Side, positions: int) -> dict[str, Any]:
         }
 
 
-def prompt_ids(side: Side, text: str) -> tuple[int, ...]:
-    """The ids of a raw text, as the lane makes them."""
-    comparison = side.engine.submit(Request(text, format="raw", max_new_tokens=1), (side.lane,))
-    (progress,) = read_all(side.engine, comparison).values()
-    if not progress.prompt_ids:
-        raise InferenceError(f"{side.lane}: {progress.error}")
-    return progress.prompt_ids
+def _raw(text: str) -> Request:
+    return Request(text, format="raw")
 
 
 def _both_ways(side: Side, start: tuple[int, ...], ids: tuple[int, ...], file: Path) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities (positions, vocabulary) of `ids` after `start`: in one forward, and step by step."""
-    side.ask(forced(Request(WORDS[:12], format="raw"), ids, file.with_suffix(".npy")))
-    steps = np.load(f"{file}.npy")
+    steps = side.logits(_raw(WORDS[:12]), ids)
     steps -= np.log(np.exp(steps - steps.max(-1, keepdims=True)).sum(-1, keepdims=True)) + steps.max(-1, keepdims=True)
     Scorer(side.engine, side.lane).score(ScoreRequest(start + ids, len(start), len(start) + len(ids), write=f"{file}.f32"))
     return np.memmap(f"{file}.f32", np.float32, "r", shape=steps.shape), steps

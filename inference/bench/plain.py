@@ -1,17 +1,19 @@
 """The plain way to hold our lanes against: the snippets' `generate`, brought up to today's API.
 
-`generate(do_sample=False)` on the same quantization config, dtypes and device map as our lane, with torch's default threads, stamped
-by a bare streamer; or, as a peer, over transformers' static cache, compiled. Its cache is on and the checkpoint's own generation settings
-are left out, as in our lanes: both give the likeliest token each time.
+`generate(do_sample=False)` on the same quantization config, dtypes and device map as our lane (4 bits on a processor: computed in what
+bitsandbytes is fastest in there), with torch's default threads, stamped by a bare streamer; or, as a peer, over transformers' static
+cache, compiled. Its cache is on and the checkpoint's own generation settings are left out, as in our lanes: both give the likeliest
+token each time.
 """
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 from transformers.generation.streamers import BaseStreamer
 
 from inference.bench.baseline import Answer
@@ -34,7 +36,7 @@ class Generate:
     def load(self, source: Source, report: Report) -> tuple[LaneFacts, float]:
         """Load as the snippets do."""
         began = time.perf_counter()
-        model = AutoModelForCausalLM.from_pretrained(source.checkpoint.folder, trust_remote_code=False, **loading.model_arguments(self._lane))
+        model = AutoModelForCausalLM.from_pretrained(source.checkpoint.folder, trust_remote_code=False, **arguments(self._lane))
         if self._options:
             private.compile_also_quantized(model)
         vram.synchronize(model.device.type)
@@ -60,6 +62,18 @@ class Generate:
         token_ids = tuple(stamps.ids)
         reason = "stop" if token_ids[-1] in source.end_ids else "length"
         return Answer(source.shown(token_ids), token_ids, reason)
+
+
+def arguments(lane: str, on_cpu: torch.dtype | None = None) -> dict[str, Any]:
+    """The keywords of `from_pretrained`: the lane's own, but that 4 bits on a processor compute in `on_cpu`, or by itself in what bitsandbytes has products for there."""
+    found = loading.model_arguments(lane)
+    if lane == "cpu:nf4":
+        from bitsandbytes.functional import has_avx512bf16
+
+        dtype = on_cpu or (torch.bfloat16 if has_avx512bf16() else torch.float32)
+        quantization = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
+        found |= {"dtype": dtype, "quantization_config": quantization}
+    return found
 
 
 class _Stamps(BaseStreamer):

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import queue
+import tempfile
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from inference.engine.compare import answer
+import numpy as np
+
+from inference.engine.compare import answer, read_all
 from inference.engine.engine import Engine
 from inference.engine.process import LaneProcess, start_module, start_worker
 from inference.errors import InferenceError
 from inference.events import Done, ForcedRequest, Hello, LaneFacts, LoadFigures, Request
 from inference.lanes import LaneName
+from inference.quality.scorer import Scorer
 from inference.record.model import over
+from inference.score_events import ScoreRequest
 from inference.settings import Settings
 
 FIGURES = ("decode_tps", "ttft_s", "prefill_tps", "total_s")
 
 
 def start_plain_worker(lane: str, settings: Settings, way: str = "plain") -> LaneProcess:
-    """The same lane answered by `generate`; `way` is plain, or a peer: static-compile (over its static cache) or llama.cpp."""
+    """The same lane answered by `generate`; `way` is plain, dequantized (FP32 over the same weights), or a peer: static-compile (over its static cache) or llama.cpp."""
     return start_module(settings, "inference.bench.worker", lane, way)
 
 
@@ -36,6 +41,26 @@ class Side:
     def ask(self, request: Request) -> Done:
         """One answer; raises InferenceError when the lane fails."""
         return answer(self.engine, self.lane, request)
+
+    def logits(self, request: Request, ids: tuple[int, ...]) -> np.ndarray:
+        """Logits one step after the other while the answer is forced to be `ids`; shape (len(ids), vocabulary)."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "logits.npy"
+            self.ask(forced(request, ids, file))
+            return np.load(file)
+
+    def best_of_all_at_once(self, request: Request, ids: tuple[int, ...], index: int) -> int:
+        """The likeliest id in the place of `ids[index]`, all ids before it read in one forward."""
+        before = self.prompt_ids(request) + ids[:index]
+        return Scorer(self.engine, self.lane).score(ScoreRequest((*before, ids[index]), len(before), len(before) + 1)).best[0]
+
+    def prompt_ids(self, request: Request) -> tuple[int, ...]:
+        """The ids that the lane makes of a request."""
+        comparison = self.engine.submit(replace(request, max_new_tokens=1), (self.lane,))
+        (progress,) = read_all(self.engine, comparison).values()
+        if not progress.prompt_ids:
+            raise InferenceError(f"{self.lane}: {progress.error}")
+        return progress.prompt_ids
 
     @property
     def facts(self) -> LaneFacts:
@@ -53,7 +78,7 @@ class Side:
             "load_s": load.total_s, "load_spans": load.spans, "weights_bytes": self.facts.weights_bytes, "n": len(self.runs), "path": last.path,
             "new_tokens": len(last.token_ids), "prompt_tokens": last.prompt_tokens, "threads": self.facts.threads,
             "ram_uss": last.ram.uss if last.ram else None, "ram_rss_peak": last.ram.rss_peak if last.ram else None,
-            "vram_reserved": last.vram.reserved if last.vram else None,
+            "vram_reserved": last.vram.reserved if last.vram else None, "compute_dtype": self.facts.compute_dtype,
         }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`python -m inference.bench.worker LANE plain|static-compile|llama.cpp`: a lane's process that answers another way, for the bench.
+"""`python -m inference.bench.worker LANE plain|static-compile|dequantized|llama.cpp`: a lane's process that answers another way, for the bench.
 
 The pipe is that of `lane/worker.py`; threads are left as the way itself sets them.
 """
@@ -33,7 +33,11 @@ def _way(way: str, lane: str, settings: Settings) -> Any:
     if way == "llama.cpp":
         from inference.bench.llama_cpp import LlamaCpp
 
-        return LlamaCpp(settings)
+        return LlamaCpp(settings, lane)
+    if way == "dequantized":
+        from inference.bench.dequantized import Dequantized
+
+        return Dequantized(lane)
     from inference.bench.plain import Generate
 
     return Generate(lane, way == "static-compile")

@@ -22,11 +22,16 @@ class OddRowsLinear(Linear4bit):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x (..., in) -> (..., out) in the dtype of x, computed in the layer's own."""
-        state = copy.copy(self.weight.quant_state)
-        shape, state.shape = state.shape, torch.Size((1, state.shape.numel()))
-        weight = dequantize_4bit(self.weight.data, state).view(shape).to(self.compute_dtype)
+        weight = unpacked(self).to(self.compute_dtype)
         bias = None if self.bias is None else self.bias.to(self.compute_dtype)
         return functional.linear(x.to(self.compute_dtype), weight, bias).to(x.dtype)
+
+
+def unpacked(layer: Linear4bit, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """The matrix (out, in) that a layer holds, before its first product: level times scale in FP32, rounded to `dtype` (by itself, to what it was loaded in)."""
+    state = copy.copy(layer.weight.quant_state)
+    shape, state.shape, state.dtype = state.shape, torch.Size((1, state.shape.numel())), dtype or state.dtype
+    return dequantize_4bit(layer.weight.data, state).view(shape)
 
 
 def mend(model: nn.Module) -> None:
