@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bench": {"engine", "record", "quality"},
     "cli": {"engine", "record", "quality", "series", "bench"},
 }
-BASELINES = {"bench.baseline", "bench.plain", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
+BASELINES = {"bench.baseline", "bench.plain", "bench.dequantized", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
 LANE_ROOMS = {"sources", "decode", "models", "parts", "cpu", "cuda", "lane", "doctor"}
 PAGE_MAY_IMPORT = {"engine", "record", "quality", "series"}
 PAGE = sorted((ROOT / "ui").rglob("*.py"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from inference import terminal
@@ -13,59 +14,95 @@ from inference.units import UNKNOWN, same_size
 FIGURES = (SPEED, FIRST_TOKEN, TOTAL, LOAD, WEIGHTS)
 HANG = 2
 COLUMNS = ("lane", "way", "path", *(figure.title.lower() for figure in FIGURES), "n")
+Entry = tuple[str, dict[str, Any]]  # what it is of, and what was found
 
 
 def bench_table(result: dict[str, Any], width: int = terminal.USUAL_WIDTH) -> str:
-    """What was found of each lane in a sentence, a row a lane and way, then the ratios and what was checked of the tokens, at most `width` columns wide."""
+    """What was found of each lane and prompt length in a sentence, a row for each way, then the ratios and what was checked of the tokens, at most `width` columns wide."""
+    entries = list(_entries(result))
     rows: list[tuple[str, ...]] = [COLUMNS]
-    for lane, found in result["lanes"].items():
-        rows += [row(lane, way, found[way]) for way in ("plain", "ours")]
-        rows += [row(lane, name, figures) for name, figures in found["peers"].items()]
-    told, checked = ("\n".join(words(lane, found) for lane, found in result["lanes"].items()) for words in (_in_short, _check))
+    for name, found in entries:
+        rows += [row(name, way, found[way]) for way in ("plain", "ours")]
+        rows += [row(name, peer, figures) for peer, figures in found["peers"].items()]
+    told, checked = ("\n".join(words(name, found) for name, found in entries) for words in (_in_short, _check))
     return "\n\n".join([terminal.wrapped(told, width, HANG), grid.fitted(rows, width), terminal.wrapped(checked, width, HANG)])
 
 
-def _in_short(lane: str, found: dict[str, Any]) -> str:
+def _entries(result: dict[str, Any]) -> Iterator[Entry]:
+    for lane, found in result["lanes"].items():
+        if "lengths" in found:
+            yield from ((f"{lane}, {one['ours']['prompt_tokens']} tokens", one) for one in found["lengths"])
+        else:
+            yield lane, found
+
+
+def _in_short(name: str, found: dict[str, Any]) -> str:
     ratio = found["ratio"].get(SPEED.short)
     if not ratio:
-        return f"{lane}: no speeds to hold together, which takes two tokens."
+        return f"{name}: no speeds to hold together, which takes two tokens."
     both = " against ".join(SPEED.words(found[way].get(SPEED.key)) for way in ("ours", "plain"))
     words = "as fast as" if same_size(ratio) else f"{SPEED.ratio_words(ratio)} than"
-    same = "with the same tokens" if found["tokens_equal"] else "with other tokens"
-    return f"{lane}: our lane writes {words} plain generate ({both}), {same}."
+    same = {True: ", with the same tokens", False: ", with other tokens"}.get(found["tokens_equal"], "")
+    return f"{name}: our lane writes {words} plain generate{_computing(found)} ({both}){same}."
 
 
-def row(lane: str, way: str, figures: dict[str, Any]) -> tuple[str, ...]:
+def _computing(found: dict[str, Any]) -> str:
+    """What plain computes in, where that is not what ours does."""
+    plain, ours = (found[way].get("compute_dtype") for way in ("plain", "ours"))
+    return f" in {plain}" if plain != ours else ""
+
+
+def row(name: str, way: str, figures: dict[str, Any]) -> tuple[str, ...]:
     """One way's figures in words, in the order of COLUMNS."""
-    return (lane, way, figures.get("path") or UNKNOWN, *(each.words(figures.get(each.key)) for each in FIGURES), str(figures.get("n", UNKNOWN)))
+    return (name, way, figures.get("path") or UNKNOWN, *(each.words(figures.get(each.key)) for each in FIGURES), str(figures.get("n", UNKNOWN)))
 
 
-def _check(lane: str, found: dict[str, Any]) -> str:
-    ratios = ", ".join(f"{name} {value:.2f}" for name, value in found["ratio"].items() if value is not None)
-    fork = found["fork"]
-    if fork is None:
-        tokens = "the tokens are equal" if found["tokens_equal"] else "the tokens differ between rounds"
-    else:
-        kind = "a near tie" if fork["near_tie"] else "NOT a near tie"
-        tokens = f"the tokens part at {fork['index'] + 1}, {kind} (margin {fork['margin']:.3g}, largest logit difference {fork['max_logit_diff']:.3g})"
-    share = found.get("bandwidth_share")
-    memory = f"; decode reads its weights at {share:.0%} of the {found['read_bandwidth'] / 1e9:.1f} GB/s that this memory gives" if share else ""
-    return (
-        f"{lane}: ours / plain: {ratios}; {tokens}; {found['distinct_tokens']} distinct tokens{memory}{_logits(found.get('logits'))}{_note(found.get('note'))}"
-    )
+def _check(name: str, found: dict[str, Any]) -> str:
+    ratios = ", ".join(f"{short} {value:.2f}" for short, value in found["ratio"].items() if value is not None)
+    parts = [f"ours / plain: {ratios}", _tokens(found), f"{found['distinct_tokens']} distinct tokens", *_shares(found), *_logits(found.get("logits"))]
+    return f"{name}: {'; '.join(parts)}{_note(found.get('note'))}"
+
+
+def _tokens(found: dict[str, Any]) -> str:
+    if found["tokens_equal"] is None:
+        return f"the tokens were not looked at: {found['tokens_why_not'].rstrip('.')}"
+    against = found["tokens_against"]
+    if found["fork"] is None:
+        return f"the tokens are those of {against}" if found["tokens_equal"] else "OUR TOKENS DIFFER BETWEEN ROUNDS"
+    return f"the tokens part from {against} at {fork_words(found['fork'])}"
+
+
+def fork_words(fork: dict[str, Any]) -> str:
+    """Where an answer parts, by what, and whether rounding explains it."""
+    kind = {True: "a rounding fork", False: "NOT a rounding fork", None: f"not judged: {fork['why_not']}"}[fork["rounding"]]
+    numbers = [f"margin {fork['margin']:.2g}", f"the ways' logits there {fork['ways_difference']:.2g} apart"]
+    if fork["plain_ways_part"] is not None:
+        numbers.append(f"plain's own two ways {'part' if fork['plain_ways_part'] else 'agree'} there")
+    if fork["distance_ours"] is not None:
+        numbers.append(f"from the same weights in FP32 ours are {fork['distance_ours']:.2g} away, plain's {fork['distance_plain']:.2g}")
+    return f"{fork['index'] + 1}, {kind} ({', '.join(numbers)})"
+
+
+def _shares(found: dict[str, Any]) -> list[str]:
+    parts = []
+    if share := found.get("bandwidth_share"):
+        parts.append(f"decode reads its weights at {share:.0%} of the {found['read_bandwidth'] / 1e9:.1f} GB/s that a loop of loads reads")
+    if share := found.get("peak_share"):
+        parts.append(f"the first token comes at {share:.0%} of the {found['fma_peak'] / 1e9:.0f} GFLOP/s that these threads multiply and add at")
+    return parts
 
 
 def _note(note: str | None) -> str:
     return f"\n{note[:1].upper()}{note[1:]}." if note else ""
 
 
-def _logits(found: dict[str, Any] | None) -> str:
+def _logits(found: dict[str, Any] | None) -> list[str]:
     if not found:
-        return ""
-    return (
-        f"; log-probabilities on {found['positions']} positions: ours at most {found['steps']:.2g} nat from plain's one at a time and "
+        return []
+    return [
+        f"log-probabilities on {found['positions']} positions: ours at most {found['steps']:.2g} nat from plain's one at a time and "
         f"{found['rows']:.2g} all at once, plain's own two ways {found['plain_ways']:.2g} apart"
-    )
+    ]
 
 
 def quoted(words: str) -> tuple[str, dict[str, Any]]:

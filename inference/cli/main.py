@@ -7,7 +7,6 @@ Results go to stdout (with `--json -` nothing but the record), progress and faul
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from inference.cli import output, parser, report
 from inference.cli import prompts as prompts_command
 from inference.cli import quality as quality_command
 from inference.cli.exits import FAILED, STOPPED, WRONG
-from inference.cli.progress import Line, StatusLine
+from inference.cli.progress import StatusLine
 from inference.engine.compare import compare, names, settle
 from inference.engine.engine import Engine
 from inference.errors import InferenceError, WrongArguments
@@ -29,7 +28,7 @@ from inference.lanes import LaneName
 from inference.quality.answers import scored_or_why_not
 from inference.record.export import to_json
 from inference.record.scores import NoQuality
-from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings, from_env, parse_lanes
+from inference.settings import Settings, from_env, parse_lanes
 
 MORE = "More: --full prints every figure; --json, --csv or --markdown FILE keeps them."
 
@@ -95,27 +94,9 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _bench(options: argparse.Namespace, settings: Settings) -> int:
-    from inference.bench.bench import bench, check_arguments
-    from inference.bench.prompt import prompt_of
-    from inference.bench.table import bench_table, quoted
+    from inference.cli import bench  # with what it measures by, which no other command needs
 
-    if options.shape:
-        settings = replace(settings, model_id=f"shape:{options.shape}")
-        settings.check_shapes()
-    elif not options.model and settings.model_id == DEFAULT_MODEL:  # speed is that of its base, which the peer llama.cpp has too
-        settings = replace(settings, model_id=SMALL_MODEL)
-    request = Request(options.prompt, max_new_tokens=options.max_new_tokens)
-    request.check()
-    check_arguments(options.rounds, options.positions, options.prompt_tokens)
-    quotes = dict(quoted(words) for words in options.quote)
-    if options.prompt_tokens:
-        request = replace(request, prompt=prompt_of(options.prompt_tokens, settings), format="raw")
-    with closing(Line()) as line:
-        result = bench(settings, request, options.rounds, line.say, options.peer, options.positions)
-    for found in result["lanes"].values():
-        found["peers"] |= quotes
-    print(bench_table(result, terminal.width()) + "\n\n" + json.dumps(result))
-    return 0
+    return bench.run(options, settings)
 
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:

@@ -93,10 +93,24 @@ def _bench(commands: Any) -> Parser:
         commands, "bench", "each lane against plain generate",
         "Measure each lane against plain generate on the same weights, in turns; the last line is one JSON object.",
         "[options]",
-        "--lanes cpu:fp32", "--lanes cpu:fp32 --peer llama.cpp", "--shape gemma-3-4b --lanes cuda:nf4 --rounds 3",
+        "--lanes cpu:fp32", "--lanes cpu:fp32 --peer llama.cpp", "--shape gemma-3-4b --lanes cuda:nf4 --rounds 3", "--lengths 16,128,512",
+        "--prompts orders.txt --max-new-tokens 64 --repeats 4",
     )  # fmt: skip
     ours.add_argument("--prompt", default=DEFAULT_PROMPT, help='the prompt (default: "%(default)s")')
     ours.add_argument("--prompt-tokens", type=int, default=0, metavar="N", help="a raw prompt of exactly N tokens instead (default: --prompt)")
+    ours.add_argument("--lengths", default="", metavar="N,N,...", help="raw prompts of so many tokens, one after the other, a row each (default: --prompt)")
+    ours.add_argument(
+        "--prompts",
+        metavar="FILE",
+        help="instead of speed: are our tokens plain's on each prompt of this txt, csv or jsonl? Exit code 1 where rounding doesn't explain a fork",
+    )
+    ours.add_argument(
+        "--repeats",
+        type=int,
+        default=2,
+        metavar="N",
+        help="for --prompts: answers to each, by one visitor and by each of two at once, which must be equal (default: %(default)s)",
+    )
     ours.add_argument("--max-new-tokens", type=int, default=50, metavar="N", help="where an answer is cut (default: %(default)s)")
     ours.add_argument("--rounds", type=int, default=5, metavar="N", help="counted answers of each way; the medians are shown (default: %(default)s)")
     ours.add_argument("--positions", type=int, default=0, metavar="N", help="also compare the log-probabilities at N positions of a fixed text (default: none)")

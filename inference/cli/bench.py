@@ -1,0 +1,82 @@
+"""`python -m inference bench`: each lane against plain generate, in speed, or with a file of prompts in its tokens.
+
+Tables go to stdout, one JSON object on the last line; progress goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from inference import terminal
+from inference.bench.bench import Plan, bench
+from inference.bench.equal import all_right, equal, equal_words
+from inference.bench.prompt import prompts_of
+from inference.bench.table import bench_table, quoted
+from inference.cli.exits import FAILED
+from inference.cli.progress import Line
+from inference.errors import WrongArguments
+from inference.events import Request
+from inference.series.prompts import read_prompts
+from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
+
+
+def run(options: argparse.Namespace, settings: Settings) -> int:
+    """Measure and print; returns 0, or 1 where a file of prompts shows tokens that are not right. Raises InferenceError."""
+    if options.shape:
+        settings = replace(settings, model_id=f"shape:{options.shape}")
+        settings.check_shapes()
+    elif not options.model and settings.model_id == DEFAULT_MODEL:  # speed is that of its base, which the peer llama.cpp has too
+        settings = replace(settings, model_id=SMALL_MODEL)
+    request = Request(options.prompt, max_new_tokens=options.max_new_tokens)
+    request.check()
+    if options.prompts:
+        return _tokens(options, settings, request)
+    return _speed(options, settings, request)
+
+
+def _speed(options: argparse.Namespace, settings: Settings, request: Request) -> int:
+    lengths = _lengths(options)
+    quotes = dict(quoted(words) for words in options.quote)
+    plan = Plan((request,), options.rounds, tuple(options.peer), options.positions)
+    plan.check()
+    if lengths:
+        plan = replace(plan, requests=tuple(replace(request, prompt=text, format="raw") for text in prompts_of(lengths, settings)))
+    with closing(Line()) as line:
+        result = bench(settings, plan, line.say)
+    for found in result["lanes"].values():
+        found["peers"] |= quotes
+    print(bench_table(result, terminal.width()) + "\n\n" + json.dumps(result))
+    return 0
+
+
+def _lengths(options: argparse.Namespace) -> list[int]:
+    """The lengths of raw prompts that were asked for, none where --prompt is; raises WrongArguments."""
+    if options.prompt_tokens < 0:
+        raise WrongArguments(f"--prompt-tokens must be 1 or more (0 takes --prompt), not {options.prompt_tokens}.")
+    if options.lengths and options.prompt_tokens:
+        raise WrongArguments("--lengths and --prompt-tokens both say how long the prompt is. Give one.")
+    try:
+        lengths = [int(part) for part in options.lengths.split(",")] if options.lengths else []
+    except ValueError:
+        lengths = [0]
+    if any(length < 1 for length in lengths) or len(set(lengths)) < len(lengths):
+        raise WrongArguments(f"--lengths takes numbers of tokens, each once, such as 16,128,512, not {options.lengths!r}.")
+    return lengths or ([options.prompt_tokens] if options.prompt_tokens else [])
+
+
+def _tokens(options: argparse.Namespace, settings: Settings, request: Request) -> int:
+    for name in ("lengths", "prompt_tokens", "peer", "quote", "positions"):
+        if getattr(options, name):
+            raise WrongArguments(f"--prompts looks at tokens, not at speed, so it takes no --{name.replace('_', '-')}. Leave one of them out.")
+    prompts, left_out = read_prompts(Path(options.prompts))
+    for words in left_out.words():
+        print(words, file=sys.stderr)
+    with closing(Line()) as line:
+        result = equal(settings, [replace(request, prompt=prompt.text) for prompt in prompts], options.repeats, line.say)
+    print(terminal.wrapped(equal_words(result), terminal.width(), 4) + "\n\n" + json.dumps(result))
+    return 0 if all_right(result) else FAILED
