@@ -51,6 +51,7 @@ def _lane(settings: Settings, requests: Sequence[Request], repeats: int, say: Sa
             stack.enter_context(side.engine)
             say(f"{lane}: loading {name}")
             side.ask(requests[0])
+        say(f"{lane}: warming up, until our fastest path is ready")
         warm_up(ours.engine, requests[0])
         judge = Judge(settings, plain, ours, stack)
         answers = list[Ids]()
@@ -88,9 +89,9 @@ def equal_words(result: dict[str, Any]) -> str:
 
 
 def _words(lane: str, found: dict[str, Any]) -> list[str]:
-    count = found["prompts"]
     told = [
-        f"{lane} ({found['path']}): {found['equal']} of {count} answers are those of {found['against']}, token by token; {found['rounding']} part by rounding, {found['wrong']} otherwise."
+        f"{lane} ({found['path']}): {found['equal']} of {found['prompts']} answers are those of {found['against']}, token by token; "
+        f"{found['rounding']} part by rounding, {found['wrong']} otherwise."
     ]
     told += [f"  prompt {fork['prompt']}: parts at {fork_words(fork)}" for fork in found["forks"]]
     for visitors, differ in (("one visitor", found["repeats_differ"]), ("two visitors at once", found["visitors_differ"])):

@@ -18,7 +18,7 @@ Entry = tuple[str, dict[str, Any]]  # what it is of, and what was found
 
 
 def bench_table(result: dict[str, Any], width: int = terminal.USUAL_WIDTH) -> str:
-    """What was found of each lane and prompt length in a sentence, a row for each way, then the ratios and what was checked of the tokens, at most `width` columns wide."""
+    """Of each lane and prompt length a sentence, a row for each way, then the ratios and what was checked, at most `width` columns wide."""
     entries = list(_entries(result))
     rows: list[tuple[str, ...]] = [COLUMNS]
     for name, found in entries:
