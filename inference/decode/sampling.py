@@ -79,7 +79,7 @@ def checked(token: int) -> int:
 def greedy(logits: torch.Tensor) -> torch.Tensor:
     """The first of the likeliest ids of each row, or NO_ID; logits (rows, vocabulary) -> int64 (rows, 1)."""
     best = logits.argmax(-1, keepdim=True)
-    return torch.where(logits.gather(-1, best).isfinite(), best, NO_ID)
+    return _marked(best, logits.gather(-1, best))
 
 
 def inverse_cdf(logits: torch.Tensor, temperature: float | torch.Tensor, uniform: float | torch.Tensor) -> torch.Tensor:
@@ -93,8 +93,13 @@ def inverse_cdf(logits: torch.Tensor, temperature: float | torch.Tensor, uniform
     values = logits.double()
     best = values.amax(-1, keepdim=True)  # NaN where one is
     # the likeliest has share one also where temperature is so small that 0 / temperature is none
-    shares = torch.where(values == best, ONE, ((values - best) / temperature).exp() * ONE).round().long()
+    shares = (((values - best) / temperature).exp() * ONE).masked_fill(values == best, ONE).round().long()
     sums = shares.cumsum(-1)
     total = sums[..., -1:]
     target = torch.minimum((total.double() * uniform).long(), total - 1)
-    return torch.where(best.isfinite(), torch.searchsorted(sums, target, right=True), NO_ID)
+    return _marked(torch.searchsorted(sums, target, right=True), best)
+
+
+def _marked(ids: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
+    """NO_ID in the place of each id whose row's best logit is no finite number; by masked_fill, as `where` would copy the number from the host."""
+    return ids.masked_fill(~best.isfinite(), NO_ID)
