@@ -64,6 +64,7 @@ def _lane(settings: Settings, requests: Sequence[Request], repeats: int, say: Sa
                 repeats_differ.append(number)
             if fork := judge.fork(request, judge.right(request), again[0]):
                 forks.append({"prompt": number, **asdict(fork)})
+                say(f"{lane}: {_fork_words(forks[-1])}")
         say(f"{lane}: the same prompts by {VISITORS} visitors at once")
         return {
             "prompts": len(requests), "against": judge.against, "path": ours.ask(requests[0]).path, "equal": len(requests) - len(forks),
@@ -93,8 +94,12 @@ def _words(lane: str, found: dict[str, Any]) -> list[str]:
         f"{lane} ({found['path']}): {found['equal']} of {found['prompts']} answers are those of {found['against']}, token by token; "
         f"{found['rounding']} part by rounding, {found['wrong']} otherwise."
     ]
-    told += [f"  prompt {fork['prompt']}: parts at {fork_words(fork)}" for fork in found["forks"]]
+    told += [f"  {_fork_words(fork)}" for fork in found["forks"]]
     for visitors, differ in (("one visitor", found["repeats_differ"]), ("two visitors at once", found["visitors_differ"])):
         same = "each prompt got the same tokens every time" if not differ else f"OTHER TOKENS at another time for prompts {', '.join(map(str, differ))}"
         told.append(f"  {found['repeats']} times by {visitors}: {same}.")
     return told
+
+
+def _fork_words(fork: dict[str, Any]) -> str:
+    return f"prompt {fork['prompt']} parts at {fork_words(fork)}"

@@ -62,7 +62,7 @@ def test_every_fork_is_listed_with_its_prompt_and_only_rounding_is_right(lanes, 
     assert [fork["prompt"] for fork in lane["forks"]] == [1, 2, 3] and lane["equal"] == 0
     assert (lane["rounding"], lane["wrong"]) == ((3, 0) if rounding else (0, 3))
     assert equal.all_right(found) is bool(rounding)
-    assert equal.equal_words(found).count("parts at 3, ") == 3
+    assert equal.equal_words(found).count(" parts at 3, ") == 3
 
 
 def test_an_answer_that_changes_is_told_for_one_visitor_and_for_two(lanes, monkeypatch):
