@@ -95,9 +95,13 @@ def _words(lane: str, found: dict[str, Any]) -> list[str]:
         f"{found['rounding']} part by rounding, {found['wrong']} otherwise."
     ]
     told += [f"  {_fork_words(fork)}" for fork in found["forks"]]
-    for visitors, differ in (("one visitor", found["repeats_differ"]), ("two visitors at once", found["visitors_differ"])):
-        same = "each prompt got the same tokens every time" if not differ else f"OTHER TOKENS at another time for prompts {', '.join(map(str, differ))}"
-        told.append(f"  {found['repeats']} times by {visitors}: {same}.")
+    for visitors, times, differ in (
+        ("one visitor", found["repeats"], found["repeats_differ"]),
+        ("two visitors at once", 2 * found["repeats"], found["visitors_differ"]),
+    ):
+        if times > 1:
+            same = "the same tokens every time" if not differ else f"OTHER TOKENS at another time for prompts {', '.join(map(str, differ))}"
+            told.append(f"  each prompt asked {times} times by {visitors}: {same}.")
     return told
 
 

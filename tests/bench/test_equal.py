@@ -50,7 +50,9 @@ def test_equal_answers_are_counted_and_have_no_fork(lanes):
     lane = found["lanes"]["cpu:fp32"]
     assert (lane["prompts"], lane["equal"], lane["rounding"], lane["wrong"], lane["forks"]) == (3, 3, 0, 0, [])
     assert (lane["repeats"], lane["repeats_differ"], lane["visitors_differ"]) == (2, [], [])
-    assert equal.all_right(found) and "3 of 3 answers are those of plain generate" in equal.equal_words(found)
+    told = equal.equal_words(found)
+    assert equal.all_right(found) and "3 of 3 answers are those of plain generate" in told
+    assert "asked 2 times by one visitor: the same tokens" in told and "asked 4 times by two visitors at once: the same tokens" in told
 
 
 @pytest.mark.parametrize("rounding", [True, False, None])
