@@ -18,12 +18,16 @@ static inline const char *place(const struct matrix *w, long row, long column) {
     return (const char *)w->data + bytes_of(w, row * w->columns + column);
 }
 
-#if W == 16
 /* The level of the 4 lowest bits of each lane, whatever stands above them. */
-INLINE vf level_of(vi codes, const float *levels) { return (vf)_mm512_permutexvar_ps((__m512i)codes, (__m512)load(levels)); }
+#if W == 16
+typedef vf levels16;
+INLINE levels16 levels_of(const float *p) { return load(p); }
+INLINE vf level_of(vi codes, levels16 l) { return (vf)_mm512_permutexvar_ps((__m512i)codes, (__m512)l); }
 #elif W == 8
-INLINE vf level_of(vi codes, const float *levels) {
-    __m256 low = _mm256_permutevar8x32_ps((__m256)load(levels), (__m256i)codes), high = _mm256_permutevar8x32_ps((__m256)load(levels + 8), (__m256i)codes);
+typedef struct { vf low, high; } levels16;
+INLINE levels16 levels_of(const float *p) { return (levels16){load(p), load(p + 8)}; }
+INLINE vf level_of(vi codes, levels16 l) {
+    __m256 low = _mm256_permutevar8x32_ps((__m256)l.low, (__m256i)codes), high = _mm256_permutevar8x32_ps((__m256)l.high, (__m256i)codes);
     return (vf)_mm256_blendv_ps(low, high, (__m256)_mm256_slli_epi32((__m256i)codes, 28));
 }
 #endif
@@ -106,6 +110,7 @@ INLINE void columns_of_bf16(const struct matrix *w, const long row[W], long colu
 
 INLINE void columns_of_nf4(const struct matrix *w, const long row[W], long column, long n, float *out) {
     long blocks = w->columns / w->block;
+    const levels16 levels = levels_of(w->levels);
     for (long c = 0; c < n; c += 8 * W) {
         vf v[W], scale = all(0);
         UNROLL for (int i = 0; i < W; i++) v[i] = (vf)words_of(place(w, row[i], column + c), (n - c) / 8);
@@ -114,7 +119,7 @@ INLINE void columns_of_nf4(const struct matrix *w, const long row[W], long colum
             long at = column + c + 8 * i;
             if (i == 0 || at % w->block == 0) for (int j = 0; j < W; j++) scale[j] = w->scales[row[j] * blocks + at / w->block];
             UNROLL for (int j = 0; j < 8; j++)
-                store(out + (c + 8 * i + j) * GROUP, level_of((vi)((vu)v[i] >> SHIFT(j)), w->levels) * scale);
+                store(out + (c + 8 * i + j) * GROUP, level_of((vi)((vu)v[i] >> SHIFT(j)), levels) * scale);
         }
     }
 }
