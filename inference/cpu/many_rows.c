@@ -51,6 +51,7 @@ static struct ahead look_ahead(const struct matrix *w, long row, long rows, long
 INLINE void tile(int rows, const float *x, const float *weights, long n, const float *bias, float *y, long stride, struct ahead *next) {
     vf s[14][2];
     UNROLL for (int j = 0; j < rows; j++) UNROLL for (int h = 0; h < 2; h++) s[j][h] = all(0);
+    UNROLL for (int j = 0; j < rows; j++) { __builtin_prefetch(y + j * stride, 1, 3); __builtin_prefetch(y + j * stride + GROUP - 1, 1, 3); }
     for (long c = 0; c < n; c += 16) {
         fetch(next);
         for (int i = 0; i < 16; i++, weights += GROUP, x++) {
