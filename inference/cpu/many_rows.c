@@ -3,15 +3,11 @@
  * fetched meanwhile. In: x as `pack_rows` left it. */
 #include "unpack.h"
 
-#ifndef BLOCK
 #define BLOCK 256 /* columns at a time, at most: rows of x of these stay in the second cache, weights in the first */
-#endif
 #define LINE (BLOCK + 16) /* between packed rows: not a power of two, or all would share a few sets of the cache */
 #define CHUNK 256         /* rows of weights whose results stay in the second cache while the columns go by */
 #define TILE (W == 16 ? 14 : 6)
-#ifndef FEW
-#define FEW 4 /* rows of x up to which nothing is gained by unpacking: one product each */
-#endif
+#define FEW 2 /* rows of x up to which unpacking gains nothing: one product each */
 
 static inline long count_blocks(long k) { return (k + BLOCK - 1) / BLOCK; }
 

@@ -1,9 +1,7 @@
 /* One FP32 row times a matrix (`matrix.h`), each weight read once from memory: a decode step. */
 #include "codes.h"
 
-#ifndef AHEAD
 #define AHEAD 4096 /* bytes from what is read to what is fetched into the second cache: the processor's own prefetch ends at a page's border */
-#endif
 #define SPAN 4096 /* a multiple of STEP: columns whose x is laid out anew for codes, on the stack */
 
 INLINE vf values_of(int kind, const char *p) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,7 @@ def numbers(seed: int, *shape: int) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
 
 
+@functools.cache  # the builds share them
 def stored(kind: str, rows: int, columns: int, block: int = 16, bias: bool = True) -> SimpleNamespace:
     """A matrix as `struct matrix` has it, and what it means in FP64."""
     offset = numbers(3, rows) if bias else None
@@ -112,13 +114,12 @@ def ranges(rows: int) -> list[tuple[int, int]]:
 
 
 def blocks(columns: int) -> list[int]:
-    return [block for block in (16, 32, 48, 64, 256) if columns % block == 0]
+    return [block for block in (16, 48, 64, 256) if columns % block == 0]
 
 
 def cases(kind: str, rows: int, columns: int) -> Iterator[SimpleNamespace]:
-    for block in blocks(columns) if kind == "nf4" else [16]:
-        for bias in (True, False):
-            yield stored(kind, rows, columns, block, bias)
+    for i, block in enumerate(blocks(columns) if kind == "nf4" else [16, 16]):
+        yield stored(kind, rows, columns, block, bias=i % 2 == 0)
 
 
 @pytest.mark.parametrize("columns", [16, 48, 64, 80, 576, 1536, 2560])
@@ -131,12 +132,12 @@ def test_one_row_is_that_of_fp64_in_any_range_and_touches_no_other(lib, kind, ro
             check(one(lib, w, x, first, last)[None], w, x, first, last)
 
 
-@pytest.mark.parametrize("columns", [16, 48, 64, 80, 576, 1536])
+@pytest.mark.parametrize("columns", [16, 80, 576, 1536])
 @pytest.mark.parametrize("rows", [1, 7, 33])
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_rows_are_those_of_fp64_in_any_range_and_touch_no_other(lib, kind, rows, columns):
     for w in cases(kind, rows, columns):
-        for m in (1, 2, 3, 5, 8, 17, 38, 100):
+        for m in (1, 2, 3, 17, 38, 100):
             x = numbers(100 + m, m, columns)
             for first, last in ranges(rows):
                 check(many(lib, w, x, first, last), w, x, first, last)
@@ -144,10 +145,10 @@ def test_many_rows_are_those_of_fp64_in_any_range_and_touch_no_other(lib, kind, 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_matrix_past_every_block_is_right(lib, kind):
-    w = stored(kind, 300, 10240, 64)
+    w = stored(kind, 290, 5120, 64)
     for m in (1, 9, 40):
         x = numbers(100 + m, m, w.columns)
-        for first, last in ((0, 300), (13, 290)):
+        for first, last in ((0, 290), (13, 281)):
             check(many(lib, w, x, first, last), w, x, first, last)
             check(one(lib, w, x[0], first, last)[None], w, x[:1], first, last)
 
