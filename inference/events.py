@@ -157,11 +157,10 @@ class Loading:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The model is on its device and usable; `path_pending`: a faster path is being made ready, and this will be said again."""
+    """The model is on its device and usable."""
 
     facts: LaneFacts
     load: LoadFigures
-    path_pending: bool = False
 
 
 @dataclass(frozen=True)

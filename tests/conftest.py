@@ -1,8 +1,6 @@
-"""Fixtures for all tests, and their order."""
+"""Fixtures for all tests."""
 
 from __future__ import annotations
-
-import pytest
 
 FIXTURES = (
     "page_fixtures",
@@ -17,8 +15,3 @@ FIXTURES = (
     "changes",
 )
 pytest_plugins = [f"tests.support.{name}" for name in FIXTURES]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of a compiled step come last: it is compiled, at the lowest priority, while the others run."""
-    items.sort(key=lambda item: "step_file" in getattr(item, "fixturenames", ()))

@@ -86,5 +86,5 @@ def test_the_variable_takes_all_none_or_a_list():
     assert parse("all") == ALL and parse("none") == () and parse(" nf4, compact ") == ("compact", "nf4")
     with pytest.raises(InferenceError, match="'grpah'.*cuda-graph"):
         parse("cuda-graph,grpah")
-    for value in (ALL, (), ("compiled",)):
+    for value in (ALL, (), ("c-step",)):
         assert from_env(Settings(fast=value, fast_lost=("nf4",)).to_env()) == Settings(fast=value, fast_lost=("nf4",))

@@ -41,7 +41,7 @@ def test_ram_figures_are_those_of_the_process(tmp_path):
         process.watch = lambda then, on_exit: watch(lambda event: on_event(event, then), on_exit)  # type: ignore[method-assign]
         return process
 
-    settings = Settings(model_id=str(folder), lanes=("cpu:fp32",), cache_dir=str(tmp_path / "cache"), fast=("compact", "products", "layers", "nf4"))
+    settings = Settings(model_id=str(folder), lanes=("cpu:fp32",), cache_dir=str(tmp_path / "cache"))
     with Engine(settings, start) as engine:
         record = compare(engine, Request("hello", max_new_tokens=8))
         until(lambda: engine.pids(), what="a process")

@@ -36,6 +36,7 @@ def test_settings_survive_the_trip_to_a_child_process():
         {"CPU_THREADS": "-1"},
         {"CACHE_LIMIT": "-1"},
         {"CACHE_LIMIT": "20 GiB"},
+        {"CPU_ISA": "avx9"},
         *({VARIABLES[name]: text} for name in SWITCHES for text in ("y", "enabled", "onn", "2")),
     ],
 )

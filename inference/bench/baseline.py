@@ -78,15 +78,12 @@ class BaselineLane:
         assert self._loaded is not None
         return self._loaded
 
-    def compile_beside(self) -> None:
-        """Nothing of ours goes on beside a baseline."""
-
     def hold(self, still: bool) -> None:
         """Nothing of ours goes on beside a baseline."""
 
-    def between_runs(self) -> tuple[bool, float | None]:
+    def between_runs(self) -> float | None:
         """Nothing is done while nothing is asked."""
-        return False, None
+        return None
 
     def generate(self, run_id: str, request: Request, should_stop: ShouldStop) -> Iterator[Prefill | Text | Done]:
         """The whole answer at once, with the stamps that the way took."""

@@ -36,9 +36,7 @@ SAMPLE_S = 0.02
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Measure and print; raises InferenceError with one sentence for anything that can't be measured."""
-    settings = replace(
-        settings, fast=tuple(name for name in settings.fast if name != "compiled"), cpu_model_id=options.reference_model or settings.cpu_model_id
-    )
+    settings = replace(settings, cpu_model_id=options.reference_model or settings.cpu_model_id)
     text, prompts, skipped = (_read(options.text), [], LeftOut()) if options.text else ("", *read_prompts(Path(options.prompts)))
     pattern = Request(max((prompt.text for prompt in prompts), key=len, default="-"), format=options.format, max_new_tokens=options.max_new_tokens)
     pattern.check()  # the longest, before a lane is loaded for any

@@ -1,4 +1,5 @@
-"""The fast ways of a CPU lane: products and whole layers in C, and a compiled decode step.
+"""The fast ways of a CPU lane: prefill and decode step in C over one description of a model, and products in C for models that it refuses.
 
-In: a loaded model. Out: the same model, faster, and a decoder. May import: the vocabulary, `decode`, `models`. Imports torch.
+In: a loaded model. Out: the same model, faster, and a decoder. May import: the vocabulary, `cache`, `decode`, `models`, `parts`. Imports torch,
+but for `build`.
 """

@@ -1,31 +1,63 @@
-"""Prefill in chunks and decode on the CPU over one cache: eagerly, or by a compiled step.
+"""Prefill and decode on the CPU: by the step in C, or eagerly, a prompt in chunks over transformers' own cache.
 
-In: a loaded model of a CPU lane, in whatever it computes in. Out: token ids; a Stop is seen between two chunks of a long prompt
-and before each layer. A run keeps the way it began with.
+In: a loaded model of a CPU lane. Out: token ids. A Stop is seen some twenty times a second inside the step, and eagerly before each layer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import Cache
 
-from inference.cpu.row_cache import row_cache
-from inference.cpu.step import CompiledStep
+from inference.cpu.runner import Run, Stepper
 from inference.decode.decoder import ShouldStop, never
 from inference.decode.eager import Forward
-from inference.decode.sampling import Sampler
-from inference.errors import InferenceError
-from inference.models.private import CacheLayer
+from inference.decode.sampling import Sampler, checked
 
 LAYER_FLOP_PER_THREAD = 15e9  # some 0.3 s: a Stop is looked for before each layer
 CHUNKS = (16, 256)
 KINDS = {"full_attention", "sliding_attention"}
-CHECK_IDS = 9
-MOST_DIFFERENCE = 1e-3
+BY_LENGTH = {"dynamic", "longrope"}  # rotary frequencies that a prompt's whole length decides
+
+
+class CStepDecoder:
+    """Decodes by the step in C, a prompt and answer of any length."""
+
+    path = "c-step"
+
+    def __init__(self, stepper: Stepper) -> None:
+        self._stepper = stepper
+        self._run: Run | None = None
+        self._logits: torch.Tensor | None = None
+        self._at = 0
+
+    def why_not(self, prompt_tokens: int, new_tokens: int) -> str | None:
+        """It takes what memory takes."""
+        return None
+
+    def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
+        """The whole prompt in one call."""
+        self._logits = None
+        self._run, self._at = self._stepper.begin(len(prompt_ids) + new_tokens), len(prompt_ids)
+        self._logits = self._run.try_run(prompt_ids, 0, lambda _: not should_stop())
+        if self._logits is None:
+            yield None
+
+    def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int | None]:
+        """One call a token, None where a Stop was seen inside one; nothing where the prompt was not read to its end."""
+        run, logits, self._run, self._logits = self._run, self._logits, None, None  # nothing of a run is held after it
+        for n in range(new_tokens):
+            if run is None or logits is None:
+                return
+            greedy = sampler.temperature == 0 and not sampler.wants_logits
+            token = checked(run.best) if greedy else int(sampler.choose(logits[None]).item())
+            yield token
+            if n + 1 < new_tokens:
+                logits = run.try_run([token], self._at + n, lambda _: not should_stop())
+                if logits is None:
+                    yield None
 
 
 class _Stopped(Exception):
@@ -46,37 +78,24 @@ class StopHook:
             raise _Stopped
 
 
-class CpuDecoder:
-    """Decodes on the CPU with the model's own code, or its steps by a compiled `step`."""
+class ChunkedDecoder:
+    """Decodes on the CPU with the model's own code, a long prompt in chunks, so that a Stop is seen in time."""
 
-    def __init__(self, model: PreTrainedModel, step: CompiledStep | None = None, hook: StopHook | None = None) -> None:
-        self.model, self.step = model, step
-        self.path = "compiled" if step else "eager"
-        self.forward = Forward(model)
-        self.hook = hook or StopHook(model)
+    path = "eager"
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model, self.forward, self.hook = model, Forward(model), StopHook(model)
         self.chunk = chunk_rows(model.num_parameters(), len(self.hook.layers), torch.get_num_threads())
         self._cache: Cache | None = None
         self._logits: torch.Tensor | None = None
 
-    def with_step(self, file: Path) -> CpuDecoder:
-        """The decoder of the same model by the compiled step in `file`.
-
-        Raises InferenceError where it gives other logits than the eager way, RuntimeError or KeyError where it doesn't fit the model.
-        """
-        fast = CpuDecoder(self.model, CompiledStep(file, self.model), self.hook)
-        difference = fast.difference()
-        if not difference < MOST_DIFFERENCE:
-            raise InferenceError(f"the compiled step differs from the eager one by {difference:.2g} of the largest logit")
-        return fast
-
     def why_not(self, prompt_tokens: int, new_tokens: int) -> str | None:
-        """Past the sliding window, where the step, which has no mask, would look at too much."""
-        most = window(self.model)
-        return None if self.step is None or prompt_tokens + new_tokens <= most else f"prompt and answer pass the sliding window of {most} tokens"
+        """It takes what the model takes."""
+        return None
 
     def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
         """The prompt chunk by chunk."""
-        cache = self.new_cache(len(prompt_ids) + new_tokens)
+        cache = DynamicCache(config=self.model.config)
         self._cache, self._logits = cache, None
         self.hook.should_stop = should_stop
         try:
@@ -92,7 +111,7 @@ class CpuDecoder:
             self.hook.should_stop = never
 
     def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int | None]:
-        """One step a token, None where a Stop was seen inside one; nothing where the prompt was not read to its end."""
+        """One forward a token, None where a Stop was seen inside one; nothing where the prompt was not read to its end."""
         logits, cache, self._logits, self._cache = self._logits, self._cache, None, None
         if logits is None or cache is None:
             return
@@ -102,64 +121,20 @@ class CpuDecoder:
                 ids = sampler.choose(logits)
                 yield int(ids.item())
                 if n + 1 < new_tokens:
-                    logits = self._next(ids, cache)
+                    logits = self.forward(ids, cache)
         except _Stopped:
             yield None
         finally:
             self.hook.should_stop = never
 
-    def new_cache(self, positions: int) -> Cache:
-        """An empty cache with room for `positions`."""
-        return row_cache(self.model.config.get_text_config().num_hidden_layers, positions)
-
-    @torch.inference_mode()
-    def _next(self, ids: torch.Tensor, cache: Cache) -> torch.Tensor:
-        return self.step.logits(ids, cache) if self.step else self.forward(ids, cache)
-
-    @torch.inference_mode()
-    def difference(self) -> float:
-        """The largest difference in a logit between the step and the eager way on the same ids, as a share of the largest logit."""
-        ids, worst = torch.arange(3, 3 + CHECK_IDS)[None], 0.0
-        caches = self.new_cache(CHECK_IDS), self.new_cache(CHECK_IDS)
-        for cache in caches:
-            self.forward(ids[:, :-3], cache)
-        for i in range(CHECK_IDS - 3, CHECK_IDS):
-            eager, fast = self.forward(ids[:, i : i + 1], caches[0]), self._next(ids[:, i : i + 1], caches[1])
-            worst = max(worst, float((eager - fast).abs().max() / eager.abs().max()))
-        return worst
-
 
 def chunked(model: PreTrainedModel) -> bool:
-    """Whether a prompt of this model may be read in chunks over our cache: not where layers are of a kind this module doesn't know,
-    or where transformers' cache has no layers of ours.
-    """
+    """Whether a prompt of this model may be read in chunks: not where layers are of a kind this module doesn't know, or depend on its length."""
     config = model.config.get_text_config()
-    known = set(getattr(config, "layer_types", None) or ()) <= KINDS and not getattr(config, "num_kv_shared_layers", 0)
-    return known and CacheLayer is not None
-
-
-def compilable(model: PreTrainedModel) -> bool:
-    """Whether a step traced once is right at every position: not where rotary frequencies change with the length."""
-    parameters = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
+    parameters = getattr(config, "rope_parameters", None) or {}
     kinds = {str(value.get("rope_type")) for value in [parameters, *parameters.values()] if isinstance(value, dict)}
-    return not kinds & {"dynamic", "longrope"}
-
-
-def check_form(model: PreTrainedModel) -> None:
-    """Raise InferenceError for a model whose steps are not compiled, as far as one without weights can tell."""
-    if not chunked(model):
-        raise InferenceError("this model has layers of a kind that is not compiled here")
-    if not compilable(model):
-        raise InferenceError("its rotary embedding depends on the length")
-
-
-def window(model: PreTrainedModel) -> int:
-    """Positions up to which every layer sees all of them, so that the step, which has no mask, is exact."""
-    config = model.config.get_text_config()
-    kinds = getattr(config, "layer_types", None)
-    if kinds and "sliding_attention" not in kinds:
-        return 2**31
-    return int(getattr(config, "sliding_window", None) or 2**31)
+    known = set(getattr(config, "layer_types", None) or ()) <= KINDS and not getattr(config, "num_kv_shared_layers", 0)
+    return known and not kinds & BY_LENGTH
 
 
 def chunk_rows(parameters: int, layers: int, threads: int) -> int:

@@ -1,162 +1,137 @@
-"""Builds `kernels.c` with the system's C compiler, once for each processor and source, and calls it.
+"""Our C library as Python calls it: its structures field by field, a team of threads, and single products for layers of torch's.
 
-In: a folder for the result. Out: products of FP32 rows with a matrix kept in FP32, bf16, fp16 or NF4, all arithmetic in
-FP32. None where there is no compiler or the build fails; the callers have ways that need none.
+In: tensors and sizes. Out: tensors. Every call runs on torch's number of threads; nothing here knows a model.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import logging
-import os
-import platform
-import shutil
-import subprocess
+from ctypes import POINTER, Structure, c_float, c_int, c_long, c_void_p
 from pathlib import Path
 
 import torch
 
-from inference import machine
-from inference.cache import manifest
-from inference.cache.cache import Entry
-from inference.cache.manifest import State
-from inference.errors import InferenceError
+from inference.cpu import build
+from inference.cpu.build import NoLibrary
+from inference.errors import InferenceError, OutOfMemory
 
-log = logging.getLogger(__name__)
-SOURCE = Path(__file__).with_name("kernels.c")
-VECTOR = 8
-SUFFIXES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
-# no fast-math: gcc would switch denormals off in the whole process
-FLAGS = ("-O3", "-fno-math-errno", "-shared", "-fPIC")
-# Apple's clang has no -fopenmp, and some compilers no -march=native: each is worth a try without
-EXTRA_FLAGS = (("-march=native", "-fopenmp"), ("-fopenmp",), ("-march=native",), ())
-FILE = "products.so"
-BUILT_BYTES = 2**20  # at the most
+VECTOR = 16  # a matrix's columns are a multiple of it
+F32, BF16, F16, NF4 = range(4)
+KINDS = {torch.float32: F32, torch.bfloat16: BF16, torch.float16: F16}
+GoOn = ctypes.CFUNCTYPE(c_int, c_long)
 
 
 class NotOurs(InferenceError):
     """Ours can't be used for this model here; the message says why."""
 
 
-class NoLibrary(InferenceError):
-    """Our C library can't be had here; the message says why."""
+class CMatrix(Structure):
+    """`struct matrix`."""
+
+    _fields_ = [("data", c_void_p), ("scales", c_void_p), ("levels", c_void_p), ("bias", c_void_p),
+                ("rows", c_long), ("columns", c_long), ("block", c_long), ("kind", c_int)]  # fmt: skip
+
+
+class CLayer(Structure):
+    """`struct layer`."""
+
+    _fields_ = [
+        *((name, CMatrix) for name in ("q", "k", "v", "o", "gate", "up", "down")),
+        *((name, c_void_p) for name in ("before_attention", "after_attention", "before_mlp", "after_mlp", "q_norm", "k_norm")),
+        *((name, c_long) for name in ("q_norm_width", "k_norm_width", "window", "rotary")),
+    ]
+
+
+class CModel(Structure):
+    """`struct model`."""
+
+    _fields_ = [
+        ("layers", POINTER(CLayer)), ("head", CMatrix), ("embed", CMatrix), ("final_norm", c_void_p),
+        *((name, c_long) for name in ("layer_count", "hidden", "head_dim", "q_heads", "kv_heads", "rotated", "widest")),
+        *((name, c_float) for name in ("eps", "embed_scale", "attention_scale", "attention_cap", "residual_scale", "logit_scale", "logit_cap")),
+        ("activation", c_int),
+    ]  # fmt: skip
+
+
+class CRun(Structure):
+    """`struct run`."""
+
+    _fields_ = [("model", POINTER(CModel)), ("team", c_void_p), ("keys", c_void_p), ("values", c_void_p), ("cosines", POINTER(c_void_p)),
+                ("sines", POINTER(c_void_p)), ("work", c_void_p), ("positions", c_long), ("block", c_long)]  # fmt: skip
+
+
+class CStep(Structure):
+    """`struct step`."""
+
+    _fields_ = [("run", POINTER(CRun)), ("ids", POINTER(c_long)), ("rows", c_void_p), ("count", c_long), ("start", c_long), ("logits", c_void_p), ("go_on", GoOn), ("ask_ns", c_long),
+                ("best", c_long), ("done", c_long), ("layers_done", c_long)]  # fmt: skip
+
+
+class _CProduct(Structure):
+    _fields_ = [("w", POINTER(CMatrix)), ("x", c_void_p), ("y", c_void_p), ("rows", c_long), ("work", c_void_p)]
 
 
 class Library:
-    """The compiled products; every call runs on torch's number of threads."""
+    """The built library; raises NoLibrary where it can't be loaded."""
 
     def __init__(self, path: Path) -> None:
-        self._lib = ctypes.CDLL(str(path))
-        self._one = {dtype: getattr(self._lib, f"one_row_{name}") for dtype, name in SUFFIXES.items()}
-        self._many = {dtype: getattr(self._lib, f"many_rows_{name}") for dtype, name in SUFFIXES.items()}
+        try:
+            self._lib = ctypes.CDLL(str(path))
+            self._lib.team_make.restype = c_void_p
+            for name in ("team_size", "work_floats", "tile_positions", "product_floats"):
+                getattr(self._lib, name).restype = c_long
+            self.tile = int(self._lib.tile_positions())
+        except (OSError, AttributeError) as error:
+            raise NoLibrary(f"the C library can't be used ({error})") from error
+        self._teams: dict[int, c_void_p] = {}
+
+    def team(self) -> c_void_p:
+        """The team of torch's number of threads: made once and kept."""
+        threads = torch.get_num_threads()
+        if threads not in self._teams:
+            made = self._lib.team_make(c_long(threads))
+            if made is None:
+                raise OutOfMemory("There is no memory for the lane's threads. Free some, then ask again.")
+            self._teams[threads] = c_void_p(made)
+        return self._teams[threads]
+
+    def work_floats(self, model: CModel, block: int) -> int:
+        """Room of a run that reads `block` rows together."""
+        threads = self._lib.team_size(self.team())
+        return int(self._lib.work_floats(ctypes.byref(model), c_long(block), c_long(threads)))
+
+    def step(self, step: CStep) -> None:
+        """One call of the step: see `model.h`."""
+        self._lib.step(ctypes.byref(step))
 
     def product(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        """x (..., k) FP32 times weight (n, k), whose k is a multiple of 8 -> (..., n) FP32."""
-        n, k = weight.shape
-        x = x.contiguous()
-        y = x.new_empty(*x.shape[:-1], n)
-        m = x.numel() // k
-        pointers = [_pointer(t) for t in (x, weight, bias, y)]
-        sizes = [ctypes.c_long(size) for size in ((n, k) if m == 1 else (m, n, k))]
-        (self._one if m == 1 else self._many)[weight.dtype](*pointers, *sizes, ctypes.c_int(torch.get_num_threads()))
-        return y
+        """x (..., k) FP32 times weight (n, k) of 16 or 32 bits, whose k is a multiple of VECTOR -> (..., n) FP32."""
+        return self.multiply(x, CMatrix(weight.data_ptr(), None, None, pointer(bias), *weight.shape, 0, KINDS[weight.dtype]))
 
-    def levels(self, code: torch.Tensor) -> torch.Tensor:
-        """The lookup table for `nf4_product` from the 16 levels of a 4-bit code (FP32)."""
-        table = torch.empty(16 + 256 * 2)
-        self._lib.fill_levels(_pointer(table), _pointer(code.float().contiguous()))
-        return table
-
-    def nf4_product(
-        self, x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, levels: torch.Tensor, n: int, block: int, bias: torch.Tensor | None
-    ) -> torch.Tensor:
-        """x (..., k) FP32 times the matrix (n, k) that `packed` and `scales` hold -> (..., n) FP32; k is a multiple of `block`."""
-        x = x.contiguous()
-        k = x.shape[-1]
-        y = x.new_empty(*x.shape[:-1], n)
-        m = x.numel() // k
-        pointers = [_pointer(t) for t in (x, packed, scales, levels, bias, y)]
-        sizes = [ctypes.c_long(size) for size in ((n, k, block) if m == 1 else (m, n, k, block))]
-        (self._lib.one_row_nf4 if m == 1 else self._lib.many_rows_nf4)(*pointers, *sizes, ctypes.c_int(torch.get_num_threads()))
-        return y
-
-    def norm(self, x: torch.Tensor, weight: torch.Tensor, plus: float, eps: float) -> torch.Tensor:
-        """x / rms(x) * (weight + plus) over the last dimension, FP32, whose size is a multiple of 8."""
-        x, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
-        n = x.shape[-1]
-        self._lib.rms_norm(_pointer(x), _pointer(weight), ctypes.c_float(plus), ctypes.c_float(eps), _pointer(y), *map(ctypes.c_long, (x.numel() // n, n)))
-        return y
-
-    def rotate(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        """x (1, heads, rows, width) FP32 turned by cos and sin (1, rows, width), both contiguous; width is a multiple of 16."""
-        _, heads, rows, width = x.shape
-        y = x.new_empty(rows, heads, width)
-        sizes = (rows, heads, width, x.stride(2), x.stride(1))
-        self._lib.rotate(*map(_pointer, (x, cos, sin, y)), *map(ctypes.c_long, sizes))
-        return y.transpose(0, 1)[None]
-
-    def silu_times(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-        """silu(gate) * up, both FP32 and contiguous, of a multiple of 8 numbers."""
-        y = torch.empty_like(gate)
-        self._lib.silu_times(_pointer(gate), _pointer(up), _pointer(y), ctypes.c_long(y.numel()), ctypes.c_int(torch.get_num_threads()))
-        return y
-
-    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Causal attention of q (1, heads, rows, width) over k and v (1, groups, keys, width), FP32 -> (1, rows, heads, width)."""
-        _, heads, rows, width = q.shape
-        y = q.new_empty(1, rows, heads, width)
-        strides = (ctypes.c_long * 6)(*(t.stride(dim) for t in (q, k, v) for dim in (2, 1)))
-        sizes = map(ctypes.c_long, (rows, heads, k.shape[2], k.shape[1], width))
-        self._lib.attend(*map(_pointer, (q, k, v, y)), *sizes, ctypes.c_float(scaling), strides, ctypes.c_int(torch.get_num_threads()))
+    def multiply(self, x: torch.Tensor, matrix: CMatrix) -> torch.Tensor:
+        """x (..., columns) FP32 times a matrix -> (..., rows) FP32."""
+        x, rows, team = x.contiguous(), x.numel() // matrix.columns, self.team()
+        y = x.new_empty(*x.shape[:-1], matrix.rows)
+        work = floats(int(self._lib.product_floats(team, c_long(rows), c_long(matrix.columns))))
+        self._lib.product(team, ctypes.byref(_CProduct(ctypes.pointer(matrix), x.data_ptr(), y.data_ptr(), rows, work.data_ptr())))
         return y
 
 
-def _pointer(tensor: torch.Tensor | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+def pointer(tensor: torch.Tensor | None) -> int | None:
+    """Where a tensor's values lie; NULL for none."""
+    return None if tensor is None else tensor.data_ptr()
 
 
-def compiler() -> str | None:
-    """The system's C compiler: CC if set, else the first of cc, gcc and clang."""
-    return shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
-
-
-def load(folder: Path) -> Library:
-    """The library from `folder`, built there if need be, also where it is damaged; raises NoLibrary where that can't be."""
-    found = compiler()
-    key = _key(found)
-    entry = Entry(folder / f"cpu-kernels-{key}")
-    entry.use()
+def floats(count: int) -> torch.Tensor:
+    """So many floats, not written and, if many, not yet there in memory; raises OutOfMemory."""
     try:
-        if manifest.state(entry.path, key) is not State.WHOLE:  # every byte is looked at: one that is cut would end the process
-            if found is None:
-                raise NoLibrary("no C compiler is installed")
-            _build(found, entry, key)
-        return Library(entry.path / FILE)
-    except NoLibrary:
-        raise
-    except (InferenceError, OSError, AttributeError, subprocess.SubprocessError) as error:
-        raise NoLibrary(f"the C library can't be used ({error})") from error
+        return torch.empty(count)
+    except RuntimeError as error:
+        raise OutOfMemory(
+            f"There is no memory for a run of this length ({count * 4 / 2**20:.0f} MiB). Shorten the prompt or ask for fewer new tokens."
+        ) from error
 
 
-def _build(found: str, entry: Entry, key: str) -> None:
-    with entry.locked(), entry.building(BUILT_BYTES) as work:
-        state = manifest.state(entry.path, key)
-        if state is State.WHOLE:  # another lane has built it meanwhile
-            return
-        if state is State.DAMAGED:
-            log.warning("the C library %s is damaged and is built anew", entry.path)
-        out = work / "library"
-        out.mkdir()
-        for extra in EXTRA_FLAGS:
-            done = subprocess.run([found, *FLAGS, *extra, str(SOURCE), "-o", str(out / FILE)], capture_output=True, text=True, timeout=60)
-            if done.returncode == 0:
-                manifest.seal(out, key)
-                entry.put(out)
-                return
-        raise OSError(f"{found} could not compile {SOURCE.name}: {done.stderr.strip()[:300]}")
-
-
-def _key(found: str | None) -> str:
-    parts = [SOURCE.read_text(), machine.cpu_flags(), platform.machine(), str(found), str(FLAGS), str(EXTRA_FLAGS)]
-    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+def load(folder: Path, isa: str = "") -> Library:
+    """The library from `folder`, built there if need be, also where it is damaged; raises NoLibrary where that can't be."""
+    return Library(build.built(folder, isa))

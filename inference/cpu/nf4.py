@@ -16,7 +16,7 @@ from bitsandbytes.nn import Linear4bit
 from torch import nn
 
 from inference.cpu import probe
-from inference.cpu.library import VECTOR, Library, NotOurs
+from inference.cpu.library import NF4, VECTOR, CMatrix, Library, NotOurs, pointer
 from inference.cpu.products import FEW, ROWS
 
 TRIED_BYTES = 2**20  # of a layer's packed weights: past the nearest caches, and a trial of some tenths of a second
@@ -27,7 +27,6 @@ class Nf4Linear(Linear4bit):
     """bitsandbytes' 4-bit layer with our product for up to `most_rows`; its weight and scales are untouched."""
 
     library: Library
-    levels: torch.Tensor
     most_rows: int
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -35,7 +34,8 @@ class Nf4Linear(Linear4bit):
         if x.numel() > self.most_rows * x.shape[-1]:
             return super().forward(x)
         state = self.weight.quant_state
-        return self.library.nf4_product(x, self.weight, state.absmax, self.levels, state.shape[0], state.blocksize, self.bias)
+        places = (self.weight.data_ptr(), state.absmax.data_ptr(), state.code.data_ptr(), pointer(self.bias))
+        return self.library.multiply(x, CMatrix(*places, *state.shape, state.blocksize, NF4))
 
 
 @torch.inference_mode()
@@ -47,10 +47,9 @@ def install(model: nn.Module, library: Library) -> str:
     layers = [module for module in model.modules() if type(module) is Linear4bit]
     if not layers or not all(_fits(layer) for layer in layers):
         raise NotOurs("its 4-bit layers are of a form that our product doesn't know")
-    levels = library.levels(layers[0].weight.quant_state.code)
     try:
         for layer in layers:
-            layer.library, layer.levels, layer.most_rows = library, levels, LIMITS["many"]
+            layer.library, layer.most_rows = library, LIMITS["many"]
             layer.__class__ = Nf4Linear
         if not all(_right(layer) for layer in {tuple(layer.weight.quant_state.shape): layer for layer in layers}.values()):
             raise NotOurs("our 4-bit product differs from bitsandbytes' here")
@@ -67,7 +66,7 @@ def install(model: nn.Module, library: Library) -> str:
 def _fits(layer: Any) -> bool:
     state = layer.weight.quant_state
     return (
-        state.quant_type == "nf4" and not state.nested and state.absmax.dtype == torch.float32 and state.dtype == torch.float32
+        state.quant_type == "nf4" and not state.nested and {state.absmax.dtype, state.code.dtype, state.dtype} == {torch.float32}
         and state.shape[1] % state.blocksize == 0 and state.blocksize % VECTOR == 0 and layer.weight.is_contiguous()
         and not layer.support_avx512bf16_for_cpu  # there bitsandbytes packs the weights anew at its first forward
     )  # fmt: skip

@@ -20,7 +20,7 @@ def never() -> bool:
 
 
 class Decoder(Protocol):
-    """One way to answer, one run at a time; `path` is how it decodes: eager, compiled or cuda-graph."""
+    """One way to answer, one run at a time; `path` is how it decodes: eager, c-step or cuda-graph."""
 
     path: str
 

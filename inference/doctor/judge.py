@@ -12,7 +12,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from inference.cpu import decoder as cpu
+from inference.cpu import install
 from inference.cuda import prefetch
 from inference.cuda.parts import check_form
 from inference.doctor import here
@@ -127,12 +127,7 @@ def _path(plan: Plan, ways: FastWays) -> str:
         reason = reason or str(error)
     except Exception as error:  # noqa: BLE001 - a lane answers eagerly whatever a faster path raises
         reason = reason or first_line(error)
-    return f"eagerly ({way}: {reason})" if reason else f"by the {way} path{_until(plan.found.model) if way == 'compiled' else ''}"
-
-
-def _until(model: PreTrainedModel) -> str:
-    most = cpu.window(model)
-    return f", up to {most:,} tokens of prompt and answer" if most < 2**31 else ""
+    return f"eagerly ({way}: {reason})" if reason else f"by the {way} path"
 
 
 def _graph_form(model: PreTrainedModel) -> None:
@@ -140,4 +135,4 @@ def _graph_form(model: PreTrainedModel) -> None:
     prefetch.macros_of(model.config)
 
 
-FORMS: dict[str, Callable[[PreTrainedModel], None]] = {"cuda-graph": _graph_form, "compiled": cpu.check_form}
+FORMS: dict[str, Callable[[PreTrainedModel], None]] = {"cuda-graph": _graph_form, install.STEP: install.check_form}

@@ -76,7 +76,7 @@ def warm_up(
 
 
 def settle(engine: Engine, lanes: tuple[str, ...] = (), on_progress: OnProgress | None = None, stop: threading.Event | None = None) -> bool:
-    """Wait while one of `lanes` (any where none is named) loads or has a faster path on its way.
+    """Wait while one of `lanes` (any where none is named) loads.
 
     False where that took longer than `MOST_SETTLE_S`, or `stop` was set.
     """
@@ -87,9 +87,7 @@ def settle(engine: Engine, lanes: tuple[str, ...] = (), on_progress: OnProgress 
             return True
         for lane in waiting:
             if on_progress:
-                on_progress(
-                    lane.key, Progress(began, "loading", loading=lane.progress or Loading("making a faster path ready" if lane.path_pending else "starting"))
-                )
+                on_progress(lane.key, Progress(began, "loading", loading=lane.progress or Loading("starting")))
         time.sleep(LOOK_S)
     return False
 

@@ -110,7 +110,6 @@ class LaneSlot:
     deaths: int = 0
     current: Run | None = None
     ever_loaded: bool = False
-    path_pending: bool = False
     lost_ways: tuple[str, ...] = ()  # faster ways that ended a process of this lane: its next ones do without
     faults: int = 0  # runs in which a process ended by a fault while it used native code of ours
 
@@ -142,7 +141,7 @@ class LaneSlot:
     def status(self, waiting: int) -> LaneStatus:
         """A snapshot for readers outside the engine; `waiting` runs are queued for this lane."""
         return LaneStatus(
-            self.key, str(self.name), self.state, self.reason, self.available, self.hello, self.facts, self.load, self.progress, waiting, self.path_pending
+            self.key, str(self.name), self.state, self.reason, self.available, self.hello, self.facts, self.load, self.progress, waiting
         )  # fmt: skip
 
     def at_rest(self) -> str:
@@ -156,10 +155,10 @@ class LaneSlot:
             self.failed(hello.reason or CANT_RUN, now)
 
     def take_load(self, loaded: Loaded, now: float) -> None:
-        """The model is usable; said again by the same process when a faster path has been made ready."""
+        """The model is usable."""
         cold = self.load.cold if self.facts and self.load else not self.ever_loaded
         self.facts, self.load, self.progress = loaded.facts, replace(loaded.load, cold=cold), None
-        self.ever_loaded, self.path_pending = True, loaded.path_pending
+        self.ever_loaded = True
         self.load_ended(now)
         self.state = self.at_rest()
 
@@ -203,7 +202,7 @@ class LaneSlot:
         self.lost_ways = tuple(dict.fromkeys((*self.lost_ways, *filter(None, (trying, *blamed)))))
         self.state, self.reason = "off", reason
         self.deaths += not trying  # the ways are few, and each is tried once
-        self.facts, self.path_pending = None, False
+        self.facts = None
         self.load_ended(now)
         return bool(trying)
 
@@ -212,9 +211,9 @@ class LaneSlot:
         if self.current is None or self.facts is None:
             return ()
         path = self.current.path
-        if self.device == "cuda":
-            return (path,) if path in WAYS else ()
-        return tuple(way for way in self.facts.fast_used if way != "compact" and (way != "compiled" or way == path))
+        if path in WAYS:
+            return (path,)
+        return () if self.device == "cuda" else tuple(way for way in self.facts.fast_used if way in ("products", "nf4"))
 
     def closed_loads(self, now: float) -> list[tuple[float, float]]:
         """The loading spans so far, one that is still open ending at `now`."""

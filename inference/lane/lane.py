@@ -17,9 +17,10 @@ from transformers import PreTrainedModel
 from inference import machine
 from inference.cache import cache
 from inference.cpu import install
+from inference.cpu.library import Library
 from inference.decode.decoder import Decoder, ShouldStop, answer
 from inference.decode.sampling import Sampler, sampler_for
-from inference.errors import InferenceError
+from inference.errors import InferenceError, OutOfMemory
 from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Report, Request, Text
 from inference.fast import FastWays
 from inference.lane import measured, vram
@@ -55,7 +56,7 @@ class Lane:
         """Hold no model, and try every way anew."""
         self.model: PreTrainedModel | None = None
         self.ways = FastWays(self.name, self.settings.fast, self.settings.fast_lost, device_lost)
-        self.paths = DecodePaths(self.ways, self.settings.cache_path(), self.threads)
+        self.paths = DecodePaths(self.ways)
         self._copy: quantized_copy.Writer | None = None
 
     # ---- load
@@ -94,7 +95,8 @@ class Lane:
         report(Loading("reading weights"))
         vram.begin(self.device)
         self.model = self.source.load_sound(lambda checkpoint: self._read(checkpoint, report), report)
-        kernel = install.use_kernels(self.model, self.name, self.settings.cache_path() / "kernels", self.ways, report) if self.device == "cpu" else None
+        library = self._library()
+        kernel = install.use_kernels(self.model, self.name, library, self.ways, report) if self.device == "cpu" else None
         facts = self.source.complete(loading.describe(self.model, self.source.checkpoint, self.name, self.threads), self.model)
         clock.end("quantize" if facts.quantization else "read")
         facts = replace(facts, note=was_four_bit.note(self.source.checkpoint.folder, facts.note))
@@ -102,13 +104,18 @@ class Lane:
         report(Loading("warming up"))
         self._warm_up(self.model, self.paths.take(self.model))
         clock.end("warm-up")
-        self.paths.make_ready(self.model, facts.context_length, report)
+        self.paths.make_ready(self.model, library, facts.context_length, report)
         machine.give_back_freed()
         clock.end("fast path")
         self._figures = LoadFigures(sum(spans.values()), spans, peak_ram_bytes=self.ram.peak(), peak_vram=vram.held(self.device))
         self.facts = facts
         measured.note(self.settings, self.source.checkpoint.folder, self.name, facts, self._figures)
         self._kernel = kernel or facts.kernel
+
+    def _library(self) -> Library | None:
+        if self.device != "cpu":
+            return None
+        return install.library(self.settings.cache_path() / "kernels", self.settings.cpu_isa, self.ways)
 
     def _read(self, checkpoint: Checkpoint, report: Report) -> PreTrainedModel:
         def load(found: Checkpoint) -> PreTrainedModel:
@@ -132,31 +139,23 @@ class Lane:
             pass
 
     def now(self) -> Loaded:
-        """The loaded lane as it is: said again after a faster path has been changed over to."""
+        """The loaded lane as it is."""
         assert self.facts is not None
         kernel = self.paths.kernel or self._kernel
         self.facts = replace(self.facts, kernel=kernel, fast_used=tuple(self.ways.used), fast_why_not=dict(self.ways.why_not), fast_checked=self.ways.checked)
-        return Loaded(self.facts, self._figures, self.paths.pending)
+        return Loaded(self.facts, self._figures)
 
     # ---- beside the runs
-
-    def compile_beside(self) -> None:
-        """Begin what makes a faster path ready while runs go on."""
-        self.paths.compile_beside(self.source.checkpoint.folder)
 
     def hold(self, still: bool) -> None:
         """Whether what goes on beside the runs is to keep still, because some lane's run is measured."""
         self._held = still
-        self.paths.hold(still)
 
-    def between_runs(self) -> tuple[bool, float | None]:
-        """A piece of what is done while nothing is asked: whether the lane is another by it, and in how many seconds there is more (None: never)."""
-        changed = self.paths.change_over()
-        if self.paths.pending or (self._copy and self._held):
-            return changed, LOOK_S
-        if self._copy and not self._copy.step():
+    def between_runs(self) -> float | None:
+        """A piece of what is done while nothing is asked: in how many seconds there is more, None where never."""
+        if self._copy and not self._held and not self._copy.step():
             self._copy = None
-        return changed, LOOK_S if self._copy else None
+        return LOOK_S if self._copy else None
 
     # ---- generate
 
@@ -169,22 +168,21 @@ class Lane:
         watch, stream, ids, reason = Stopwatch(), TextStream(self.source.tokenizer, self.source.hidden_ids), list[int](), "length"
         vram.synchronize(self.device)
         t_start = watch.start()
-        with self.paths.still():
-            for token in run.tokens(ids):
-                if token is None:
-                    if should_stop():
-                        reason = "stopped"
-                        break
-                    continue
-                t_s = watch.token()
-                ids.append(token)
-                if token in self.source.end_ids:
-                    reason = "stop"
-                    break
-                yield Text(run_id, stream.add(token), len(ids), t_s)
+        for token in run.tokens(ids):
+            if token is None:
                 if should_stop():
                     reason = "stopped"
                     break
+                continue
+            t_s = watch.token()
+            ids.append(token)
+            if token in self.source.end_ids:
+                reason = "stop"
+                break
+            yield Text(run_id, stream.add(token), len(ids), t_s)
+            if should_stop():
+                reason = "stopped"
+                break
         rest = stream.finish()
         if rest and ids:
             yield Text(run_id, rest, len(ids), watch.stamps[-1] - t_start)
@@ -216,6 +214,8 @@ class _Answer:
                     raise InferenceError(
                         "The GPU ran out of memory in this run. Shorten the prompt or ask for fewer new tokens; the lane is still usable."
                     ) from None
+                except OutOfMemory:  # of this run, and no fault of its path
+                    raise
                 except Exception as error:  # noqa: BLE001 - whatever a faster path raises, the lane answers; the eager one's is raised again
                     self.decoder, self.reason = self._lane.paths.give_up(self.decoder, error)
         finally:

@@ -24,6 +24,7 @@ from typing import Any, NoReturn, Protocol  # noqa: E402
 
 from inference import child, machine  # noqa: E402
 from inference.cache import cache  # noqa: E402
+from inference.cpu import build  # noqa: E402
 from inference.errors import DEVICE_LOST_CODE, DeviceLost, InferenceError, Refused  # noqa: E402
 from inference.events import (  # noqa: E402
     Done,
@@ -62,9 +63,8 @@ class AnyLane(Protocol):
     def load(self, report: Callable[[Loading], None]) -> Loaded: ...
     def now(self) -> Loaded: ...
     def generate(self, run_id: str, request: Request, should_stop: Callable[[], bool]) -> Iterator[Prefill | Text | Done]: ...
-    def compile_beside(self) -> None: ...
     def hold(self, still: bool) -> None: ...
-    def between_runs(self) -> tuple[bool, float | None]: ...
+    def between_runs(self) -> float | None: ...
 
 
 class Worker:
@@ -118,16 +118,14 @@ class Worker:
     def _next(self) -> dict[str, Any]:
         """The next request; while none comes, what is to be done between runs is done piece by piece."""
         while self.lane is not None and self.lane.loaded:
-            changed, wait_s = self._between_runs(self.lane)
-            if changed:
-                self.emit(self.lane.now())
+            wait_s = self._between_runs(self.lane)
             if wait_s is None:
                 break
             with contextlib.suppress(queue.Empty):
                 return self.requests.get(timeout=wait_s)
         return self.requests.get()
 
-    def _between_runs(self, lane: AnyLane) -> tuple[bool, float | None]:
+    def _between_runs(self, lane: AnyLane) -> float | None:
         try:
             return lane.between_runs()
         except DeviceLost:
@@ -136,7 +134,7 @@ class Worker:
             log.exception("what lane %s does between runs failed; it goes on without", lane.name)
             if self._device_lost():
                 self._end_lost()
-        return True, None
+        return None
 
     def emit(self, event: Event) -> None:
         """Write one event."""
@@ -172,7 +170,6 @@ class Worker:
             return
         try:
             lane.load(self.emit)
-            lane.compile_beside()
             lane.hold(self.held)
             self.emit(lane.now())
         except DeviceLost:
@@ -234,6 +231,8 @@ def start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if name.startswith("cpu:"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # so that nothing in this process makes a context on the card
+        if settings.fast:
+            build.begin(settings.cache_path() / "kernels", settings.cpu_isa)
     import torch
 
     from inference.lane.lane import Lane

@@ -12,19 +12,17 @@ from inference.sources.files import NO_ADAPTER
 
 
 def compute_dtype(device: str) -> torch.dtype:
-    """What a 4-bit lane computes in: bfloat16 where the hardware has it, else float32; never float16.
+    """What a 4-bit lane computes in: on a GPU bfloat16 where the hardware has it, else float32; never float16.
 
-    float16 overflows in Gemma-3; a GPU emulates bfloat16 below compute capability 8.0.
+    float16 overflows in Gemma-3; a GPU emulates bfloat16 below compute capability 8.0. On a CPU float32, so that between the two lanes
+    there only the weights differ.
     """
-    if device == "cuda":
-        return torch.bfloat16 if torch.cuda.get_device_capability() >= (8, 0) else torch.float32
-    from bitsandbytes.functional import has_avx512bf16
-
-    return torch.bfloat16 if has_avx512bf16() else torch.float32
+    wide = device == "cpu" or torch.cuda.get_device_capability() < (8, 0)
+    return torch.float32 if wide else torch.bfloat16
 
 
 def model_arguments(lane: str) -> dict[str, Any]:
-    """The keywords of `from_pretrained` for a lane; `plain` uses the same."""
+    """The keywords of `from_pretrained` for a lane."""
     device, precision = lane.split(":")
     device_map = {"": 0} if device == "cuda" else "cpu"
     if precision == "nf4":

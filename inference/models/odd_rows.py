@@ -1,7 +1,7 @@
-"""4-bit layers whose form bitsandbytes gets wrong on a processor, computed right: the matrix unpacked as one long row.
+"""4-bit layers on a processor, kept to what was asked for and computed right: in FP32, and a row that is no whole number of blocks too.
 
-Where a row is no whole number of blocks, its unpacking takes other rows' scales, and its product for AVX512-BF16 raises; so does that one where the rows
-are no multiple of 32. In: a model loaded on the CPU. Out: the same, and how many of its layers were such. Brings bitsandbytes: import it for a 4-bit lane.
+bitsandbytes packs the weights anew, and rounds their scales, for a processor with AVX512-BF16 products: never in our lane. Where a row is no whole
+number of blocks its unpacking takes other rows' scales. In: a model loaded on the CPU. Out: the same. Brings bitsandbytes: import it for a 4-bit lane.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from bitsandbytes.functional import dequantize_4bit
 from bitsandbytes.nn import Linear4bit
 from torch import nn
 from torch.nn import functional
-
-PACKED_ROWS = 32  # at a time, in what bitsandbytes makes of a matrix for AVX512-BF16
 
 
 class OddRowsLinear(Linear4bit):
@@ -35,11 +33,9 @@ def unpacked(layer: Linear4bit, dtype: torch.dtype | None = None) -> torch.Tenso
 
 
 def mend(model: nn.Module) -> None:
-    """Have the layers of such a form, freshly loaded, computed in a way that is right for them."""
+    """Have the layers, freshly loaded, computed in a way that is right for them; before any forward."""
     for layer in model.modules():
         if type(layer) is Linear4bit:
-            rows, columns = layer.weight.quant_state.shape
-            if odd := columns % layer.weight.quant_state.blocksize:
+            layer.support_avx512bf16_for_cpu = False
+            if layer.weight.quant_state.shape[1] % layer.weight.quant_state.blocksize:
                 layer.__class__ = OddRowsLinear
-            if odd or rows % PACKED_ROWS:
-                layer.support_avx512bf16_for_cpu = False

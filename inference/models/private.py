@@ -11,8 +11,6 @@ import copy
 import inspect
 import os
 import re
-import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,15 +18,11 @@ from typing import Any
 import torch
 import transformers
 from torch import nn
-from transformers import GenerationConfig, PreTrainedModel, cache_utils, modeling_utils
+from transformers import GenerationConfig, PreTrainedModel
 
 from inference.errors import InferenceError
 
 ASYNC_OFF = "HF_DEACTIVATE_ASYNC_LOAD"
-Attention = Callable[..., Any]
-Rotary = Callable[..., Any]
-# the base of a cache's layer; where there is none, models on the CPU decode over transformers' own cache
-CacheLayer: Any = getattr(cache_utils, "CacheLayerMixin", None)
 
 
 def cache_argument(model: PreTrainedModel) -> str:
@@ -41,28 +35,6 @@ def cache_argument(model: PreTrainedModel) -> str:
         if name in taken:
             return name
     raise InferenceError(f"{type(model).__name__} keeps its state in no cache that this lane knows, so it can't be answered with. Choose another model.")
-
-
-def attention() -> Attention | None:
-    """The attention function that models call unless told otherwise; None where it isn't found."""
-    found: Attention | None = dict(getattr(modeling_utils, "ALL_ATTENTION_FUNCTIONS", {})).get("sdpa")
-    return found
-
-
-def set_attention(function: Attention) -> None:
-    """Make every model of this process call `function` in its place; only where `attention` found one."""
-    modeling_utils.ALL_ATTENTION_FUNCTIONS["sdpa"] = function
-
-
-def rotary(model: nn.Module) -> Rotary | None:
-    """The function by which `model` turns queries and keys (q, k, cos, sin, ...); None where its code has none of that form."""
-    found: Rotary | None = getattr(sys.modules[type(model).__module__], "apply_rotary_pos_emb", None)
-    return found if found and list(inspect.signature(found).parameters)[:4] == ["q", "k", "cos", "sin"] else None
-
-
-def set_rotary(model: nn.Module, function: Rotary) -> None:
-    """Make every model of the same code call `function` in its place; only where `rotary` found one."""
-    sys.modules[type(model).__module__].apply_rotary_pos_emb = function  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
@@ -200,40 +172,3 @@ def has_pointwise() -> bool:
 def pointwise(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """oneDNN's product, which torch keeps for its compiler: x (..., k) FP32 times weight (n, k) FP32 -> (..., n)."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-
-
-def package(program: Any, path: Path, options: dict[str, Any]) -> None:
-    """Compile an exported program into `path` with inductor's own `options`; raises what inductor raises, AttributeError where it is gone."""
-    torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=options)
-
-
-class Package:
-    """A compiled program read from a file; raises RuntimeError where torch can't, has no loader, or the file is none."""
-
-    def __init__(self, path: Path, weights: dict[str, torch.Tensor]) -> None:
-        """`weights` by the names they were compiled under: those the program needs are used where they lie. Raises KeyError for one that is missing."""
-        loader = getattr(getattr(torch._C, "_aoti", None), "AOTIModelPackageLoader", None)
-        if loader is None:
-            raise RuntimeError("this torch loads no compiled step")
-        self._loader = loader(str(path), "model", False, 1, -1)  # one runner, on no particular device
-        _remove_unpacked()
-        self._weights = {name: weights[name] for name in self._loader.get_constant_fqns()}
-        self._loader.load_constants(self._weights, False, True, True)  # neither unused ones nor a copy, and all must be there
-
-    def run(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        """The program's outputs."""
-        found: list[torch.Tensor] = self._loader.run(inputs)
-        return found
-
-
-def _remove_unpacked() -> None:
-    """Remove the temporary folder into which torch has unpacked a step that is loaded now.
-
-    Only the loader's destructor would, and a lane that ends by `_exit` runs none. A library stays mapped without its file.
-    """
-    maps = Path("/proc/self/maps")  # torch tells nobody where it unpacked; where there is no /proc the folder stays
-    for line in maps.read_text().splitlines() if maps.exists() else []:
-        unpacked, inside, _ = line.partition("/")[2].partition("/data/aotinductor/")
-        if inside and not line.endswith("(deleted)"):
-            folder = Path("/" + unpacked)
-            shutil.rmtree(folder.parent if folder.parent.name.startswith("aotinductor_") else folder, ignore_errors=True)

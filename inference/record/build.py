@@ -62,7 +62,7 @@ def _lane(lane: LaneStatus, runs: Sequence[Progress]) -> LaneRecord:
         available=lane.available and lane.state not in ("failed", "refused"),
         reason=what_happened(lane.reason or (lane.hello.reason if lane.hello else None)),
         **{name: getattr(lane.facts, name, None) for name in FACTS},
-        path_pending=lane.path_pending, load=lane.load, runs=rows, n=len(counted),
+        load=lane.load, runs=rows, n=len(counted),
         median=RunFigures.over(counted, statistics.median), min=RunFigures.over(counted, min), max=RunFigures.over(counted, max),
     )  # fmt: skip
 

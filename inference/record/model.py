@@ -165,7 +165,6 @@ class LaneRecord:
     fast_used: tuple[str, ...] | None
     fast_why_not: Mapping[str, str] | None
     fast_checked: tuple[Mapping[str, Any], ...] | None
-    path_pending: bool
     load: LoadFigures | None
     runs: tuple[RunRecord, ...]
     median: RunFigures

@@ -138,7 +138,7 @@ def caveat(record: Record) -> str:
         parts.append("Device and precision differ at once: the speed is not the quantization's doing alone.")
     runs = [run for lane in lanes for run in lane.ended_runs]
     slower = [lane for lane in held if any(run.path_reason for run in record.lanes[lane].ended_runs)]
-    parts += [f"{name(record, lane)} was {'not yet' if record.lanes[lane].path_pending else 'not'} at its fastest." for lane in slower]
+    parts += [f"{name(record, lane)} was not at its fastest." for lane in slower]
     if any(run.finish_reason == "length" for run in runs):
         parts.append(f"Cut at {record.request.max_new_tokens} tokens.")
     if any(run.alone is False for run in runs):

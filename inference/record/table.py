@@ -176,7 +176,7 @@ def conditions(record: Record, lane: LaneRecord) -> str:
     alone = {True: "alone", False: "contended", None: "alone or not: unknown"}[run.alone]
     warm = {True: "warm run", False: "cold run (first since the load)", None: "warm or cold: unknown"}[run.warm]
     reasons = "; ".join(dict.fromkeys(each.path_reason for each in lane.runs if each.path_reason))
-    why_slow = f" ({reasons})" if reasons else " (a faster one was still being made ready)" if lane.path_pending else ""
+    why_slow = f" ({reasons})" if reasons else ""
     paths = sorted({each.path for each in lane.runs if each.path}) or [UNKNOWN]
     others = len(lane.runs) - lane.n
     rest = f", not counted: {count(others, 'run')} that failed or was stopped" if lane.n and others else ""

@@ -15,8 +15,8 @@ import torch
 from bitsandbytes.functional import get_4bit_type
 
 from inference import cpu
-from inference.cpu.library import FLAGS, compiler
-from inference.machine import cpu_flags
+from inference.cpu.build import FLAGS
+from inference.machine import c_compiler, cpu_flags
 
 SOURCE = Path(cpu.__file__).with_name("products.c")
 BUILDS = {"native": "-march=native", "avx2": "-march=x86-64-v3", "any": None}
@@ -38,7 +38,7 @@ class Matrix(ctypes.Structure):
 
 @pytest.fixture(scope="module", params=BUILDS)
 def lib(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.CDLL]:
-    found, march = compiler(), BUILDS[request.param]
+    found, march = c_compiler(), BUILDS[request.param]
     if found is None:
         pytest.skip("no C compiler is installed")
     if request.param == "avx2" and "avx2" not in cpu_flags():

@@ -12,7 +12,7 @@ from inference.cpu.install import use_kernels
 from inference.cpu.library import NotOurs
 from inference.cpu.nf4 import Nf4Linear, install
 from inference.fast import FastWays
-from inference.models import arguments, loading
+from inference.models import loading
 from tests.support.four_bit import four_bit_layer
 from tests.support.tiny import make_checkpoint
 
@@ -71,8 +71,8 @@ def test_bitsandbytes_own_stays_where_ours_is_slower(library, ours_is_faster):
 
 
 def test_bitsandbytes_own_stays_where_ours_is_wrong(library, monkeypatch):
-    model, product = layers(), library.nf4_product
-    monkeypatch.setattr(library, "nf4_product", lambda *args: product(*args) * 1.001)
+    model, product = layers(), library.multiply
+    monkeypatch.setattr(library, "multiply", lambda *args: product(*args) * 1.001)
     with pytest.raises(NotOurs, match="differs"):
         install(model, library)
     assert all(type(layer) is Linear4bit for layer in model)
@@ -92,13 +92,11 @@ def test_one_layer_that_does_not_fit_keeps_all_as_they_are(unfit, library):
     assert all(type(layer) is Linear4bit for layer in model)
 
 
-def test_the_4_bit_lane_in_fp32_has_no_other_layer(library, kernels, ours_is_faster, tmp_path, monkeypatch):
-    """As `from_pretrained` makes them, whatever this processor would compute in by itself."""
-    monkeypatch.setattr(arguments, "compute_dtype", lambda device: torch.float32)
+def test_the_4_bit_lane_has_no_other_layer(library, ours_is_faster, tmp_path):
+    """As our load makes them, whatever this processor would compute in by itself."""
     ways = FastWays("cpu:nf4", ("products", "nf4"))
     model = loading.read(make_checkpoint(tmp_path / "llama", "llama"), "cpu:nf4", ways)
     found = [module for module in model.modules() if isinstance(module, Linear4bit)]
-    for layer in found:
-        layer.support_avx512bf16_for_cpu = False
-    assert use_kernels(model, "cpu:nf4", kernels, ways).startswith("own C (4-bit), ")
+    assert not any(layer.support_avx512bf16_for_cpu for layer in found)
+    assert use_kernels(model, "cpu:nf4", library, ways).startswith("own C (4-bit), ")
     assert len(found) == 14 and {type(layer) for layer in found} == {Nf4Linear} and ways.used == ["products", "nf4"]

@@ -218,16 +218,16 @@ def test_a_missing_template_and_values_out_of_4_bits_are_told(settings, tmp_path
 
 
 def test_the_way_to_decode_is_foretold_with_its_reason(settings, tmp_path, monkeypatch):
-    monkeypatch.setattr("inference.doctor.here.compiler", lambda: ["c++"])
+    monkeypatch.setattr("inference.machine.c_compiler", lambda: "cc")
     folder = make_checkpoint(tmp_path / "m")
     text, _ = said(folder, settings)
-    assert "decodes by the compiled path, up to 4,096 tokens of prompt and answer" in text and "eagerly: this lane has no faster path" in text
-    assert "eagerly (compiled: switched off (FAST))" in said(folder, Settings(cache_dir=settings.cache_dir, fast=()))[0]
+    assert text.count("decodes by the c-step path") == 2
+    assert "eagerly (c-step: switched off (FAST))" in said(folder, Settings(cache_dir=settings.cache_dir, fast=()))[0]
     rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
     text, well = said(change_config(make_checkpoint(tmp_path / "long", "llama"), rope_parameters=rope), settings)
-    assert well and "eagerly (compiled: its rotary embedding depends on the length)" in text
-    monkeypatch.setattr("inference.doctor.here.compiler", lambda: None)
-    assert "eagerly (compiled: no C++ compiler is installed)" in said(folder, settings)[0]
+    assert well and "eagerly (c-step: its rotary embedding (dynamic) depends on the length)" in text
+    monkeypatch.setattr("inference.machine.c_compiler", lambda: None)
+    assert "eagerly (c-step: no C compiler is installed)" in said(folder, settings)[0]
 
 
 def test_what_a_load_came_to_stands_beside_what_was_predicted(settings, tmp_path):

@@ -71,10 +71,3 @@ def test_a_lane_that_can_not_run_here_makes_the_model_s_judgement_a_failure(tmp_
     settings = Settings(model_id=str(make_checkpoint(tmp_path / "m")), lanes=("cuda:nf4", "cpu:fp32"), cache_dir=str(tmp_path / "cache"))
     lines, well = doctor.report_model(settings)
     assert well == torch.cuda.is_available() and any("cpu:fp32: fits" in line for line in lines)
-
-
-def test_a_lane_that_computes_in_another_type_has_none_of_our_ways(monkeypatch):
-    monkeypatch.setattr("inference.models.loading.compute_dtype", lambda device: torch.bfloat16)
-    told = doctor._ways("cpu:nf4", Settings())
-    assert len(told) == 4 and all("not here: this lane computes in bfloat16 here" in line for line in told)
-    assert not any("bfloat16" in line for line in doctor._ways("cpu:fp32", Settings()))

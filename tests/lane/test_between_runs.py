@@ -14,11 +14,11 @@ def test_the_copy_is_written_between_runs_and_keeps_still_while_one_is_measured(
     settings = Settings(model_id=str(make_checkpoint(tmp_path / "m", "llama")), cache_dir=str(tmp_path / "cache"), fast=())
     lane, place, arguments = Lane("cpu:nf4", settings), cache.of(settings), loading.model_arguments("cpu:nf4")
     lane.load(lambda _: None)
-    assert lane.between_runs() == (False, None), "only the 4-bit lane on a GPU keeps a copy today"
+    assert lane.between_runs() is None, "only the 4-bit lane on a GPU keeps a copy today"
     entry, key = (of(lane.source.checkpoint, arguments, *rest) for of, rest in ((quantized_copy.entry_of, (place,)), (quantized_copy.key_of, ())))
     lane._copy = quantized_copy.Writer(lane.model, entry, key, place)
     lane.hold(True)
-    assert lane.between_runs() == (False, LOOK_S) and not entry.path.parent.exists()
+    assert lane.between_runs() == LOOK_S and not entry.path.parent.exists()
     lane.hold(False)
     waits = [lane.between_runs() for _ in range(6)]
-    assert waits[:5] == [(False, LOOK_S)] * 5 and waits[5] == (False, None) and manifest.state(entry.path, key) is State.WHOLE
+    assert waits[:5] == [LOOK_S] * 5 and waits[5] is None and manifest.state(entry.path, key) is State.WHOLE

@@ -25,7 +25,7 @@ def fail(*_):
 
 source = SimpleNamespace(read=fail if WHERE == "read" else lambda _: None, encode=lambda _: None)
 lane = SimpleNamespace(name="cpu:fp32", source=source, loaded=WHERE in ("generate", "between"), load=fail, generate=fail, hold=lambda _: None,
-                       between_runs=fail if WHERE == "between" else lambda: (False, None), now=lambda: None)
+                       between_runs=fail if WHERE == "between" else lambda: None, now=lambda: None)
 worker.Worker._device_lost = lambda self: LOST  # asking the device itself would import torch
 worker.Worker.emit = (lambda own: lambda self, event: own(self, event) if event else None)(worker.Worker.emit)
 worker.serve("cpu:fp32", lambda name, settings: (lane, Hello(name, "cpu", {}, {})))

@@ -82,14 +82,14 @@ def test_the_generation_settings_are_those_of_from_pretrained(tmp_path):
 # ---- what is kept as it was
 
 
-def test_experts_that_stay_in_16_bits_are_named_with_their_share(tmp_path):
-    """71 % of the bytes under "NF4" were experts in bfloat16, and no word."""
+def test_experts_that_do_not_become_4_bits_are_named_with_their_share(tmp_path):
+    """71 % of the bytes under "NF4" were experts in 16 bits, and no word."""
     folder = make_kind(tmp_path, "qwen3_moe")
     model = load(folder, "cpu:nf4")
     found = facts(model, folder, "cpu:nf4")
     experts = sum(p.nbytes for name, p in model.named_parameters() if "experts" in name) / found.weights_bytes
-    assert f"model.layers.*.mlp.experts.gate_up_proj (bfloat16, {experts * 2 / 3:.1%})" in found.not_quantized
-    assert "of the bytes are not in 4 bits: model.layers.*.mlp.experts.gate_up_proj (bfloat16)" in found.note
+    assert f"model.layers.*.mlp.experts.gate_up_proj (float32, {experts * 2 / 3:.1%})" in found.not_quantized
+    assert "of the bytes are not in 4 bits: model.layers.*.mlp.experts.gate_up_proj (float32)" in found.note
     assert sum(found.held.values()) == found.weights_bytes and found.held["4-bit"] < found.weights_bytes / 10
 
 
@@ -152,7 +152,7 @@ def test_a_checkpoint_in_bitsandbytes_4_bits_computes_in_the_lane_s_own_dtype(tm
     folder, copy = make_checkpoint(tmp_path / "whole"), tmp_path / "copy"
     half = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float16)
     AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float16, quantization_config=half, device_map="cpu").save_pretrained(copy)
-    model = load(copy, "cpu:nf4")
+    model = load(copy, "cpu:nf4", ways=())
     ours = arguments.compute_dtype("cpu")
     found = facts(model, copy, "cpu:nf4")
     assert (found.precision, found.compute_dtype) == ("NF4", str(ours).removeprefix("torch."))

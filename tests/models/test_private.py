@@ -7,10 +7,9 @@ import inspect
 import pytest
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, cache_utils, modeling_utils
+from transformers import AutoModelForCausalLM
 
 from inference.cpu import products
-from inference.cpu.row_cache import RowLayer, row_cache
 from inference.models import private
 from tests.support.tiny import make_checkpoint
 
@@ -40,38 +39,6 @@ def test_both_names_of_the_cache_are_known(name):
     model = torch.nn.Module()
     model.forward = eval(f"lambda input_ids, {name}=None: None")
     assert private.cache_argument(model) == name
-
-
-def test_a_layer_of_our_cache_is_all_that_transformers_asks_a_layer_to_be():
-    assert private.CacheLayer is cache_utils.CacheLayerMixin and issubclass(RowLayer, cache_utils.CacheLayerMixin)
-    assert not RowLayer.__abstractmethods__
-    cache = row_cache(2, 5)
-    keys = torch.randn(1, 3, 4, 8)
-    assert torch.equal(cache.update(keys, keys + 1, 1)[0], keys) and cache.get_seq_length(1) == 4
-    assert cache.get_mask_sizes(1, 1) == (5, 0)
-
-
-def test_models_call_the_attention_function_that_is_set(model, monkeypatch):
-    own, called = private.attention(), []
-    assert own is modeling_utils.ALL_ATTENTION_FUNCTIONS["sdpa"]
-    private.set_attention(lambda *args, **more: called.append(1) or own(*args, **more))
-    try:
-        model(torch.tensor([[3, 4]]))
-    finally:
-        private.set_attention(own)
-    assert len(called) == 2
-    monkeypatch.delattr(modeling_utils, "ALL_ATTENTION_FUNCTIONS")
-    assert private.attention() is None
-
-
-def test_models_call_the_rotary_function_that_is_set(model):
-    own, called = private.rotary(model), []
-    private.set_rotary(model, lambda *args, **more: called.append(1) or own(*args, **more))
-    try:
-        model(torch.tensor([[3, 4]]))
-    finally:
-        private.set_rotary(model, own)
-    assert len(called) == 2 and private.rotary(torch.nn.Linear(1, 1)) is None
 
 
 def test_named_parameters_come_in_the_dtype_of_the_plan(folder, monkeypatch):
@@ -122,19 +89,6 @@ def test_one_dnn_s_product_is_torch_s(monkeypatch):
         assert torch.allclose(private.pointwise(x, weight, added), torch.nn.functional.linear(x, weight, added), atol=1e-5)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     assert list(products.candidates(None)) == ["torch"]
-
-
-def test_a_compiled_step_can_be_written_and_read(tmp_path, monkeypatch):
-    """The trip itself, with weights used where they lie, is `tests/cpu/test_decoder.py`'s: compiling takes most of a minute."""
-    loader = torch._C._aoti.AOTIModelPackageLoader
-    assert all(hasattr(loader, name) for name in ("get_constant_fqns", "load_constants", "run"))
-    assert {"package_path", "inductor_configs"} <= set(inspect.signature(torch._inductor.aoti_compile_and_package).parameters)
-    (tmp_path / "none.pt2").write_bytes(b"no archive")
-    with pytest.raises(RuntimeError):
-        private.Package(tmp_path / "none.pt2", {})
-    monkeypatch.delattr(torch._C._aoti, "AOTIModelPackageLoader")
-    with pytest.raises(RuntimeError, match="loads no compiled step"):
-        private.Package(tmp_path / "none.pt2", {})
 
 
 def test_a_quantized_model_says_that_it_can_be_compiled(model):

@@ -16,7 +16,7 @@ from inference.lane.lane import Lane
 from inference.lane.scoring import score
 from inference.quality.figures import Positions, Span, check_took_hold, figures, windows
 from inference.score_events import Scored, ScoreRequest, nameless
-from tests.support.real import loaded_lane, own_code, plain_model
+from tests.support.real import loaded_lane, plain_model
 from tests.support.tiny import make_checkpoint
 
 TEXT = (ROOT / "LICENSE").read_text("utf-8")
@@ -48,7 +48,7 @@ def independent(folder: str) -> dict[str, float]:
     kld, same, moved = [], [], []
     for low in range(0, len(ids), 511):
         window = torch.tensor([start, *ids[low : low + 511]])
-        with torch.inference_mode(), own_code(models[0]):
+        with torch.inference_mode():
             p, q = (torch.log_softmax(model(window[None]).logits[0, :-1].double(), -1) for model in models)
         kld += ((p - q) * p.exp()).sum(-1).tolist()
         same += (p.argmax(-1) == q.argmax(-1)).tolist()

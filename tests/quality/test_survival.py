@@ -26,7 +26,7 @@ from inference.record.scores import NoSurvival
 from inference.series.prompts import Prompt
 from inference.settings import Settings
 from tests.support.page_fixtures import start_fake_lane
-from tests.support.real import own_code, plain_model
+from tests.support.real import plain_model
 from tests.support.tiny import TEXTS, make_checkpoint
 
 LANES = ("cpu:nf4", "cpu:fp32")
@@ -147,7 +147,7 @@ def by_hand(tuned: Path, base: Path, text: str) -> tuple[float, float]:
     moved, apart = [], []
     for low in range(0, len(ids), 511):
         window = torch.tensor([[tokenizer.bos_token_id, *ids[low : low + 511]]])
-        with torch.inference_mode(), own_code(models[0]):
+        with torch.inference_mode():
             p, q, b = (torch.log_softmax(model(window).logits[0, :-1].double(), -1) for model in models)
         moved += ((p - q) * p.exp()).sum(-1).tolist()
         apart += ((p - b) * p.exp()).sum(-1).tolist()

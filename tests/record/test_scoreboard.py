@@ -82,7 +82,7 @@ def test_two_things_that_changed_at_once_are_said():
 
 def test_a_lane_that_was_not_at_its_fastest_is_named():
     slow = ended(5.0)
-    slow = replace(slow, done=replace(slow.done, path_reason="compiled: it is being made ready"))
+    slow = replace(slow, done=replace(slow.done, path_reason="c-step: no C compiler is installed"))
     assert "FP32 was not at its fastest." in caveat(record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[slow]))
     assert "at its fastest" not in caveat(record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)]))
 

@@ -140,9 +140,7 @@ def test_memory_of_unlike_kinds_gives_both_values_and_no_ratio():
     assert same == "4.0 times lower (1.00 GiB against 4.00 GiB), RAM peak"
 
 
-@pytest.mark.parametrize(
-    ("off", "prefix"), [(("compiled", "layers"), "FAST=compact,products "), (("compiled", "compact", "products", "layers"), "FAST=none "), ((), "")]
-)
+@pytest.mark.parametrize(("off", "prefix"), [(("c-step",), "FAST=compact,products "), (("c-step", "compact", "products"), "FAST=none "), ((), "")])
 def test_the_command_switches_off_what_was_switched_off(off, prefix):
     why_not = {"products": "no compiler"} if not off else dict.fromkeys(off, fast.OFF)
     lane = replace(status("cpu:fp32"), facts=replace(status("cpu:fp32").facts, fast_why_not=why_not))
@@ -151,13 +149,13 @@ def test_the_command_switches_off_what_was_switched_off(off, prefix):
 
 
 def test_a_faster_way_that_is_not_used_says_why_in_the_table_and_the_json():
-    lane = replace(status("cpu:fp32"), facts=replace(status("cpu:fp32").facts, fast_used=("products",), fast_why_not={"compiled": "no compiler"}))
-    slow = replace(ended(10), done=replace(ended(10).done, path_reason="compiled: no compiler"))
+    lane = replace(status("cpu:fp32"), facts=replace(status("cpu:fp32").facts, fast_used=("products",), fast_why_not={"c-step": "no compiler"}))
+    slow = replace(ended(10), done=replace(ended(10).done, path_reason="c-step: no compiler"))
     record = build_record([lane], Request("hi"), "together", {"cpu:fp32": [slow]})
-    assert cells(record, "Our faster ways") == ("products\nnot compiled: no compiler",)
-    assert "path eager (compiled: no compiler)" in cells(record, "Conditions")[0]
+    assert cells(record, "Our faster ways") == ("products\nnot c-step: no compiler",)
+    assert "path eager (c-step: no compiler)" in cells(record, "Conditions")[0]
     found = as_json(record)["lanes"]["cpu:fp32"]
-    assert found["fast_why_not"] == {"compiled": "no compiler"} and found["runs"][0]["path_reason"] == "compiled: no compiler"
+    assert found["fast_why_not"] == {"c-step": "no compiler"} and found["runs"][0]["path_reason"] == "c-step: no compiler"
 
 
 def test_json_read_back_is_the_same_record():

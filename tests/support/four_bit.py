@@ -13,9 +13,9 @@ from torch import nn
 from tests.support.tiny import make_checkpoint
 
 
-def four_bit_layer(weight: torch.Tensor, bias: torch.Tensor | None = None) -> bnb.nn.Linear4bit:
+def four_bit_layer(weight: torch.Tensor, bias: torch.Tensor | None = None, nested: bool = False) -> bnb.nn.Linear4bit:
     """A 4-bit layer of `weight` (n, k) FP32 as `from_pretrained` makes it where the processor has no bf16 products."""
-    kind = {"quant_type": "nf4", "compress_statistics": False}
+    kind = {"quant_type": "nf4", "compress_statistics": nested}
     layer = bnb.nn.Linear4bit(weight.shape[1], weight.shape[0], bias=bias is not None, compute_dtype=torch.float32, **kind)
     layer.weight = bnb.nn.Params4bit(weight.clone(), requires_grad=False, module=layer, **kind).to("cpu")
     layer.bias = None if bias is None else nn.Parameter(bias.clone(), requires_grad=False)

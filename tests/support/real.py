@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -32,20 +30,11 @@ def answer(lane: Lane, request: Request) -> Done:
 @functools.lru_cache(maxsize=2)
 def plain_model(lane_name: str, folder: str) -> PreTrainedModel:
     """The checkpoint as the snippets load it, on the lane's own load arguments; one of each lane is kept for the next who asks."""
-    return AutoModelForCausalLM.from_pretrained(folder, **model_arguments(lane_name)).eval()
-
-
-@contextlib.contextmanager
-def own_code(model: PreTrainedModel) -> Iterator[None]:
-    """While open, `model` runs on transformers' own attention and rotary embedding, whatever lanes of this process have put there."""
-    attention, rotary = private.attention(), private.rotary(model)
-    private.set_attention(getattr(attention, "own", attention))
-    private.set_rotary(model, getattr(rotary, "own", rotary))
-    try:
-        yield
-    finally:
-        private.set_attention(attention)
-        private.set_rotary(model, rotary)
+    model = AutoModelForCausalLM.from_pretrained(folder, **model_arguments(lane_name)).eval()
+    for module in model.modules():
+        if private.is_four_bit(module):
+            module.support_avx512bf16_for_cpu = False  # else bitsandbytes computes in bfloat16 whatever was asked
+    return model
 
 
 @functools.cache
@@ -54,8 +43,7 @@ def plain_ids(lane_name: str, folder: str, prompt_ids: tuple[int, ...], max_new_
     model = plain_model(lane_name, folder)
     ids = torch.tensor([prompt_ids], device=model.device)
     pad = AutoTokenizer.from_pretrained(folder).pad_token_id or 0
-    with own_code(model):
-        out = model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=sorted(end_ids), pad_token_id=pad
-        )
+    out = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=sorted(end_ids), pad_token_id=pad
+    )
     return out[0, ids.shape[1] :].tolist()
