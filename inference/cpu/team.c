@@ -45,7 +45,7 @@ struct team *team_make(long size) {
     bell_make(&t->meeting);
     atomic_init(&t->here, 0);
     pthread_mutex_init(&t->busy, NULL);
-    t->size = 1;
+    t->size = 1, t->asked = size;
     sigfillset(&all); /* signals are the interpreter's threads' */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (t->size < size && !add_member(t, t->size)) t->size++;

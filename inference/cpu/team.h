@@ -36,8 +36,8 @@ struct team {
     pthread_mutex_t busy;          /* one caller at a time */
     void (*work)(void *what, struct team *team, long me);
     void *what;
-    long size;
-    struct place *places; /* of each thread */
+    long size, asked;     /* threads that there are, and that were asked for */
+    struct place *places; /* of each of those asked for */
 };
 
 static inline void rest(void) {
@@ -72,7 +72,7 @@ static inline int in_the_way(const struct team *t, long me) {
 #ifdef __linux__
     int core = sched_getcpu();
     atomic_store_explicit(&t->places[me].core, core, memory_order_relaxed);
-    for (long i = 0; i < t->size; i++)
+    for (long i = 0; i < t->asked; i++)
         if (i != me && atomic_load_explicit(&t->places[i].core, memory_order_relaxed) == core) return 1;
 #else
     (void)t, (void)me;
