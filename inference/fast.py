@@ -27,7 +27,7 @@ class Way:
 
 
 WAYS = {
-    "cuda-graph": Way(("cuda:nf4",), "own CUDA kernels, one captured graph a token"),
+    "cuda-graph": Way(("cuda:nf4", "cuda:bf16"), "own CUDA kernels, one captured graph a token"),
     "compiled": Way(("cpu:fp32",), "a decode step compiled beside the runs"),
     "compact": Way(("cpu:fp32", "cpu:nf4"), "16-bit storage of matrices that hold only 16-bit values"),
     "products": Way(("cpu:fp32", "cpu:nf4"), "the fastest product of rows with a matrix"),
