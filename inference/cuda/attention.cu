@@ -136,9 +136,19 @@ extern "C" __global__ void __launch_bounds__(512) attend(const float* parts, int
 
 DEVICE bool better(float v, int index, float than, int than_index) { return v > than || (v == than && index < than_index); }
 
+#if HEAD_BITS == 16  // also beside float32 activations: where every value is a bf16 value, nothing is lost
+typedef u16 head_value;
+typedef uint4 HeadEight;
+DEVICE uint4 load_head(const u16* p) { return stream16(p); }
+#else
+typedef float head_value;
+typedef Eight HeadEight;
+DEVICE Eight load_head(const float* p) { return load8(p); }
+#endif
+
 // 8 warps a block, 4 rows of the head a warp: logits as float32, rounded where the model rounds, and each block's largest with its index
 // (-1: one of them is NaN or infinite).
-extern "C" __global__ void __launch_bounds__(256) head_logits(const act* w, const act* bias, const act* x, float* logits, float* best, int* best_index,
+extern "C" __global__ void __launch_bounds__(256) head_logits(const head_value* w, const act* bias, const act* x, float* logits, float* best, int* best_index,
         int vocabulary, int k) {
     __shared__ float top[8];
     __shared__ int top_index[8];
@@ -149,17 +159,10 @@ extern "C" __global__ void __launch_bounds__(256) head_logits(const act* w, cons
 #pragma unroll 2
     for (int i = lane * 8; i < k; i += 256) {
         float b[8];
-        Eight a[4];
+        HeadEight a[4];
         unpack(load8(x + i), b);
 #pragma unroll
-        for (int r = 0; r < 4; ++r) {
-            const act* from = w + (i64)(first + r < vocabulary ? first + r : vocabulary - 1) * k + i;
-#if WIDE
-            a[r] = load8(from);
-#else
-            a[r] = stream16(from);
-#endif
-        }
+        for (int r = 0; r < 4; ++r) a[r] = load_head(w + (i64)(first + r < vocabulary ? first + r : vocabulary - 1) * k + i);
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
             float of[8];

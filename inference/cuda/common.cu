@@ -50,6 +50,13 @@ DEVICE void wait_for_copies() { asm volatile("cp.async.wait_group 0;" ::: "memor
 
 constexpr bool HAS_ATTENTION_CAP = ATTENTION_CAP > 0, HAS_LOGIT_CAP = LOGIT_CAP > 0, HAS_LOGIT_SCALE = LOGIT_SCALE != 1, HAS_RESIDUAL_SCALE = RESIDUAL_SCALE != 1;
 
+DEVICE float low_of(u32 pair) { return __uint_as_float(pair << 16); }
+DEVICE float high_of(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+DEVICE void unpack(const uint4& e, float* v) {  // eight bf16 values
+    v[0] = low_of(e.x), v[1] = high_of(e.x), v[2] = low_of(e.y), v[3] = high_of(e.y);
+    v[4] = low_of(e.z), v[5] = high_of(e.z), v[6] = low_of(e.w), v[7] = high_of(e.w);
+}
+
 #if WIDE
 typedef float act;
 struct Eight { float4 a, b; };
@@ -62,16 +69,10 @@ DEVICE void store8(act* p, const float* v) { for (int i = 0; i < 8; ++i) p[i] = 
 #else
 typedef u16 act;
 typedef uint4 Eight;
-DEVICE float low_of(u32 pair) { return __uint_as_float(pair << 16); }
-DEVICE float high_of(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 DEVICE float value(u16 bits) { return __uint_as_float((u32)bits << 16); }
 DEVICE float rounded(float v) { return low_of(pack(v, 0.f)); }
 DEVICE u16 stored(float v) { return (u16)(pack(v, 0.f) & 0xffffu); }
 DEVICE Eight load8(const act* p) { return *(const uint4*)p; }
-DEVICE void unpack(const Eight& e, float* v) {
-    v[0] = low_of(e.x), v[1] = high_of(e.x), v[2] = low_of(e.y), v[3] = high_of(e.y);
-    v[4] = low_of(e.z), v[5] = high_of(e.z), v[6] = low_of(e.w), v[7] = high_of(e.w);
-}
 DEVICE void store8(act* p, const float* v) { *(uint4*)p = make_uint4(pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]), pack(v[6], v[7])); }
 #endif
 

@@ -60,7 +60,7 @@ class GraphDecoder:
         device = parts.device
         check_device(device, packed.wide)
         self.model, self.parts = model, parts
-        macros = kernels.macros(parts, packed.bits, packed.wide)
+        macros = kernels.macros(parts, packed.bits, packed.wide, packed.head_bits)
         self._begin_one_kernel(device)
         self._code = DeviceCode(kernels.source(macros), macros, device)
         self.room = CacheRoom(parts, context_length)

@@ -41,11 +41,11 @@ def source(macros: dict[str, object]) -> str:
     return "".join((folder / name.format(weights=weights)).read_text() for name in _FILES)
 
 
-def macros(parts: ModelParts, bits: int, wide: bool) -> dict[str, object]:
-    """For a model, or one without weights; `bits` of a stored weight, `wide`: float32 activations."""
+def macros(parts: ModelParts, bits: int, wide: bool, head_bits: int = 16) -> dict[str, object]:
+    """For a model, or one without weights; `bits` of a stored weight, and of one of the head; `wide`: float32 activations."""
     return {
         "HEAD_DIM": parts.head_dim, "Q_HEADS": parts.q_heads, "KV_HEADS": parts.kv_heads, "ROTATED": parts.rotated or parts.head_dim,
         "NORM_OFFSET": f"{parts.norm.offset}.f", "NORM_ROUNDS": int(parts.norm.rounds), "WHOLE_NORM": int(whole_norms(parts)),
         "ACTIVATION": parts.activation, "ATTENTION_CAP": f"{parts.attention_cap!r}f", "RESIDUAL_SCALE": f"{parts.residual_scale!r}f",
-        "LOGIT_SCALE": f"{parts.logit_scale!r}f", "LOGIT_CAP": f"{parts.logit_cap!r}f", "WEIGHT_BITS": bits, "WIDE": int(wide),
+        "LOGIT_SCALE": f"{parts.logit_scale!r}f", "LOGIT_CAP": f"{parts.logit_cap!r}f", "WEIGHT_BITS": bits, "HEAD_BITS": head_bits, "WIDE": int(wide),
     }  # fmt: skip

@@ -89,7 +89,10 @@ class PackedLayer:
 
 @dataclass(frozen=True)
 class PackedModel:
-    """`codes`: the 16 values of a 4-bit code, None where matrices are stored as they are. `wide`: activations are float32."""
+    """`codes`: the 16 values of a 4-bit code, None where matrices are stored as they are. `wide`: activations are float32.
+
+    The head is bfloat16, or float32 beside float32 activations.
+    """
 
     parts: ModelParts
     layers: tuple[PackedLayer, ...]
@@ -101,6 +104,11 @@ class PackedModel:
         """Of a stored weight."""
         return 16 if self.codes is None else 4
 
+    @property
+    def head_bits(self) -> int:
+        """Of a stored value of the head."""
+        return self.parts.head.weight.element_size() * 8
+
 
 def pack(parts: ModelParts) -> PackedModel:
     """The matrices of `parts` for the kernels; raises NotUnderstood for a model that they can't do."""
@@ -109,7 +117,8 @@ def pack(parts: ModelParts) -> PackedModel:
     _need(dtype in (torch.bfloat16, torch.float32), f"it computes in {dtype}")
     _need(all(norm.dtype == dtype for layer in parts.layers for norm in _norms(layer)), "its norms are of several dtypes")
     head = parts.head
-    _need(head.state is None and head.weight.dtype == dtype, f"its head is stored in {'4 bits' if head.state else head.weight.dtype}, not in {dtype}")
+    fits = head.state is None and head.weight.dtype in (dtype, torch.bfloat16)
+    _need(fits, f"its head is stored in {'4 bits' if head.state else head.weight.dtype}, not in {dtype}")
     scales: dict[int, Tensor] = {}
     layers = tuple(
         PackedLayer(layer, *(Group(tuple(_packed(m, dtype, scales) for m in group)) for group in ((layer.q, layer.k, layer.v), (layer.o,),

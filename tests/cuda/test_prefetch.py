@@ -15,7 +15,7 @@ from inference.models.skeleton import skeleton
 from inference.parts.description import NotUnderstood
 from inference.parts.reader import read_parts
 from tests.support import families
-from tests.support.quantized import made, quantized
+from tests.support.quantized import in_16_bits, made, quantized
 
 SMALL = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
 
@@ -24,13 +24,13 @@ SMALL = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 128, "num_hi
 def test_the_skeleton_says_what_the_loaded_model_says(name):
     model = made(name)
     packed = pack(read_parts(model))
-    assert prefetch.macros_of(model.config, 16) == kernels.macros(packed.parts, packed.bits, packed.wide)
+    assert prefetch.macros_of(model.config, 16) == kernels.macros(packed.parts, packed.bits, packed.wide, packed.head_bits)
 
 
 def test_weights_in_four_bits_and_activations_in_float32_are_other_kernels():
-    model = quantized("llama", torch.float32)
+    model = in_16_bits(quantized("llama", torch.float32))
     packed = pack(read_parts(model))
-    assert prefetch.macros_of(model.config, 4, wide=True) == kernels.macros(packed.parts, packed.bits, packed.wide)
+    assert prefetch.macros_of(model.config, 4, wide=True) == kernels.macros(packed.parts, packed.bits, packed.wide, packed.head_bits)
     assert (packed.bits, packed.wide) == (4, True)
 
 

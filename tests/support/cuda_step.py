@@ -24,7 +24,7 @@ def emulated(model: Any, rows: int, folder: Path) -> Runner:
 def emulated_parts(parts: ModelParts, rows: int, folder: Path) -> Runner:
     """The same of a description."""
     packed = pack(parts)
-    macros = kernels.macros(packed.parts, packed.bits, packed.wide)
+    macros = kernels.macros(packed.parts, packed.bits, packed.wide, packed.head_bits)
     launcher = Emulator(kernels.source(macros), macros, folder)
     runner = Runner(packed, launcher, rows)
     runner.wide = Prefill(runner.step, launcher, SCRATCH_BYTES)

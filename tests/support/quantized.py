@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from inference.models import exact
 from tests.support import families
 
 SIZES = {"vocab_size": 500, "hidden_size": 128, "intermediate_size": 192, "head_dim": 64}
@@ -46,6 +47,15 @@ def quantized(name: str, dtype: torch.dtype = torch.bfloat16, nested: bool = Fal
         for key, linear in list(parent.named_children()):
             if isinstance(linear, nn.Linear) and key != "lm_head":
                 setattr(parent, key, four_bit(linear, nested))
+    return model
+
+
+def in_16_bits(model: Any) -> Any:
+    """A model in float32 whose embedding and head hold bfloat16 values, kept as such: as on a card without bfloat16 arithmetic."""
+    for weight in {id(part.weight): part.weight for part in (model.get_input_embeddings(), model.get_output_embeddings())}.values():
+        weight.data = weight.data.bfloat16().float()
+    exact.shrink(model)
+    exact.install(model, exact.in_fp32)
     return model
 
 
