@@ -57,7 +57,7 @@ class DeviceCode:
         self.device, self.multiprocessors = device, properties.multi_processor_count
         self.shared_limit = properties.shared_memory_per_block_optin
         self._attribute = _Attribute(6, 0, 1)
-        self._attribute_count = int(properties.major >= 9)  # a kernel's start may overlap the end of the one before from there on
+        self._attribute_count = int(properties.major >= 9 and not target)  # a kernel's start may overlap the end of the one before from there on
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._driver.cuLaunchKernelEx.argtypes = [ctypes.POINTER(_Config), ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
         together = ctypes.c_int()
