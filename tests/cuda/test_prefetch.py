@@ -6,7 +6,7 @@ import threading
 
 import pytest
 import torch
-from transformers import BitsAndBytesConfig, Gemma3Config
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Gemma3Config
 
 from inference.cuda import device_code, kernels, prefetch
 from inference.cuda.device_code import NoDeviceCode, compile_source
@@ -16,6 +16,7 @@ from inference.parts.description import NotUnderstood
 from inference.parts.reader import read_parts
 from tests.support import families
 from tests.support.quantized import in_16_bits, made, quantized
+from tests.support.tiny import make_checkpoint
 
 SMALL = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
 
@@ -106,3 +107,10 @@ def test_a_failed_compilation_is_told_to_each_who_asks(monkeypatch):
     for _ in range(2):
         with pytest.raises(NoDeviceCode, match="libnvrtc"):
             compile_source("s", {}, "sm_90")
+
+
+def test_a_model_that_transformers_put_in_4_bits_is_read(tmp_path):
+    quantization = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
+    folder = make_checkpoint(tmp_path, "gemma3_text")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, quantization_config=quantization, device_map="cpu")
+    assert pack(read_parts(model)).bits == 4
