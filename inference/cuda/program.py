@@ -8,7 +8,6 @@ form for; the step of separate kernels takes that. Knows no prompts, no graphs, 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,11 +19,12 @@ from inference.cuda.codes import code_table
 from inference.cuda.memory import StepMemory
 from inference.parts.description import LayerParts, Matrix, ModelParts, NotUnderstood
 
-QKV, O, GATED, DOWN, HEAD = range(5)  # noqa: E741
-THREADS, _WARPS = 512, 16
-_LAYER_BYTES, _PIECE, _SCALES = 224, 2048, 256
+QKV, OUT, GATED, DOWN, HEAD = range(5)
+_LAYER_BYTES, _PIECE, _SCALES = 112, 2048, 256
+_FIRST_ADDRESS = 1024  # the device keeps shared memory below this to itself
 _WIDE_LIMIT = 160 << 10  # shared memory from which a table without bank conflicts leaves enough for the weights under way
-MOST_SPLITS, LEAST_KEYS = 16, 64
+MOST_SPLITS, _KEYS_AT_ONCE = 8, 4
+WARPS = (10, 8)
 
 
 class Launcher(Protocol):
@@ -40,15 +40,32 @@ class Launcher(Protocol):
 
 
 class _Room(ctypes.Structure):
-    _names = ("memory", "layers", "pairs", "embedding", "qkv_sums", "sums", "answers", "inner", "streams", "logits", "best", "best_index", "counters")
+    _names = (
+        "memory",
+        "weights",
+        "layers",
+        "pairs",
+        "embedding",
+        "qkv_sums",
+        "sums",
+        "answers",
+        "marks",
+        "inner",
+        "streams",
+        "logits",
+        "best",
+        "best_index",
+        "counters",
+    )
     _fields_ = [(name, ctypes.c_void_p) for name in _names]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the kernel is compiled for on a device: its macros, and the shared memory of a block."""
+    """What the kernel is compiled for on a device: its macros, and a block's threads and shared memory."""
 
     macros: dict[str, object]
+    threads: int
     shared_bytes: int
 
 
@@ -59,43 +76,44 @@ class Program:
         """`launcher` runs `program_source()` with `layout(...).macros`; raises NotUnderstood."""
         self._launcher, self._memory = launcher, memory
         plan = layout(parts, launcher.multiprocessors, launcher.shared_limit)
-        self._shared_bytes, self._phases = plan.shared_bytes, 5 * len(parts.layers) + 1
+        self._threads, self._shared_bytes, self._phases = plan.threads, plan.shared_bytes, 5 * len(parts.layers) + 1
         device, heads = parts.device, parts.q_heads + 2 * parts.kv_heads
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
         self.logits = zeros(parts.head.rows)
-        self._table, self._kept = _layer_table(parts, memory.kinds)
+        weights, layers, self._kept = _layer_tables(parts, memory.kinds)
         self._embedding, _, _ = embedding_of(parts)
         pairs = code_table(code_of(parts) or (0.0,) * 16)[0]
         bf16, i32, blocks = torch.bfloat16, torch.int32, launcher.multiprocessors
-        self._room_tensors = {
-            "memory": memory.words, "layers": self._table, "pairs": torch.tensor([p - (1 << 32) if p >> 31 else p for p in pairs], dtype=i32, device=device),
+        self.room = {
+            "memory": memory.words, "weights": weights, "layers": layers, "pairs": torch.tensor([p - (1 << 32) if p >> 31 else p for p in pairs], dtype=i32, device=device),
             "embedding": self._embedding, "qkv_sums": zeros(2, heads * parts.head_dim), "sums": zeros(2, parts.hidden),
-            "answers": zeros(parts.q_heads, MOST_SPLITS, parts.head_dim + 4), "inner": zeros(parts.layers[0].gate.rows, dtype=bf16),
+            "answers": zeros(parts.q_heads, MOST_SPLITS, parts.head_dim, dtype=bf16), "marks": zeros(parts.q_heads, MOST_SPLITS, 2), "inner": zeros(parts.layers[0].gate.rows, dtype=bf16),
             "streams": zeros(2, parts.hidden, dtype=bf16), "logits": self.logits, "best": zeros(blocks), "best_index": zeros(blocks, dtype=i32),
             "counters": zeros(2, dtype=i32),
         }  # fmt: skip
-        self._room = _Room(**{name: tensor.data_ptr() for name, tensor in self._room_tensors.items()})
+        self._argument = _Room(**{name: tensor.data_ptr() for name, tensor in self.room.items()})
 
     def step(self, commit: bool = True) -> None:
         """Run the token at `position`. With `commit` the best id becomes the token of `position` + 1 (history -1: a logit was no number)."""
         if self._launcher.cooperative:
-            self._launch(0, self._phases, commit)
+            self.run_phases(0, self._phases, commit)
         else:
             for phase in range(self._phases):
-                self._launch(phase, phase + 1, commit)
+                self.run_phases(phase, phase + 1, commit)
 
-    def _launch(self, first: int, last: int, commit: bool) -> None:
+    def run_phases(self, first: int, last: int, commit: bool = True) -> None:
+        """Phases `first` ... `last` - 1 of a step in one launch: five for each layer (QKV, attention, O, gate and up, down), then the head."""
         launch = self._launcher.launch_together if last > first + 1 else self._launcher.launch
-        launch("whole_step", (self._launcher.multiprocessors,), THREADS, self._shared_bytes, self._room, first, last, int(commit))
+        launch("whole_step", (self._launcher.multiprocessors,), self._threads, self._shared_bytes, self._argument, first, last, int(commit))
 
 
 def program_source() -> str:
     """The kernel's CUDA source."""
     folder = Path(__file__).parent
-    return "".join((folder / name).read_text() for name in ("memory.cuh", "numbers.cuh", "ring.cuh", "program.cu", "rows.cuh", "step.cuh"))
+    return "".join((folder / name).read_text() for name in ("memory.cuh", "common.cu", "numbers.cuh", "ring.cuh", "program.cu", "rows.cuh", "step.cuh"))
 
 
 def layout(parts: ModelParts, multiprocessors: int, shared_limit: int) -> Layout:
@@ -105,28 +123,45 @@ def layout(parts: ModelParts, multiprocessors: int, shared_limit: int) -> Layout
     attended, inner, wide = parts.q_heads * parts.head_dim, first.gate.rows, bool(formats) and shared_limit >= _WIDE_LIMIT
     tiles = ((parts.q_heads + 2 * parts.kv_heads) * parts.head_dim // 16, -(-parts.hidden // 16), -(-inner // 8))
     most_tiles = max(32, 2 + max(-(-count // multiprocessors) for count in tiles))
-    queries = max(count for count in (1, 2, 3) if parts.q_heads // parts.kv_heads % count == 0)
+    queries = 1 if parts.q_heads * 8 <= multiprocessors else max(count for count in (1, 2) if parts.q_heads // parts.kv_heads % count == 0)
     columns = max(parts.hidden, inner, attended)
-    table = (65536 if wide else 8192) if formats else 0
-    x = 0 if wide else max(128, -(-columns // 256) * 4) * 128
-    work = max((most_tiles + _WARPS) * 64, (queries + 3) * parts.head_dim * 4)
-    fixed = table + x + (len(parts.layers) + 1) * _LAYER_BYTES + parts.hidden * 2 + work + 1024
-    slots = _WARPS * (_PIECE + (_SCALES if formats else 0))
-    depth = min(8, (shared_limit - fixed) // slots)
-    _need(depth >= 2, f"its sizes leave no room for weights under way in {shared_limit >> 10} KB of shared memory")
     _need(not wide or columns <= 16384, f"a matrix has {columns} columns")
+    places = _places(parts, formats, wide, columns, most_tiles, queries, shared_limit)
     ragged = [
         width % (256 if formats >> kind & 1 else 64)
-        for kind, width in ((QKV, parts.hidden), (O, attended), (GATED, parts.hidden), (DOWN, inner), (HEAD, parts.hidden))
+        for kind, width in ((QKV, parts.hidden), (OUT, attended), (GATED, parts.hidden), (DOWN, inner), (HEAD, parts.hidden))
     ]
     macros = {
         "LAYERS": len(parts.layers), "HIDDEN": parts.hidden, "INNER": inner, "VOCABULARY": head.rows, "HEAD_DIM": parts.head_dim, "Q_HEADS": parts.q_heads,
-        "KV_HEADS": parts.kv_heads, "ROTATED": parts.rotated, "QUERIES": queries, "FORMATS": formats, "RAGGED": int(any(ragged)), "DEPTH": depth,
+        "KV_HEADS": parts.kv_heads, "ROTATED": parts.rotated, "QUERIES": queries, "FORMATS": formats, "RAGGED": int(any(ragged)),
         "WIDE_TABLE": int(wide), "X_STRIDE": 256 if wide else 128, "MOST_TILES": most_tiles, "HEAD_CHUNK": (most_tiles - 1) * multiprocessors,
-        "MOST_SPLITS": MOST_SPLITS, "LEAST_KEYS": LEAST_KEYS, "QK_WHOLE": int(_norms_whole(parts)),
-        **_numbers(parts),
+        "MOST_SPLITS": MOST_SPLITS, "LEAST_KEYS": _KEYS_AT_ONCE * places["WARPS"] * 256 // parts.head_dim, "QK_WHOLE": int(_norms_whole(parts)), "WIDE": 0,
+        **places, **_numbers(parts),
     }  # fmt: skip
-    return Layout(macros, fixed + slots * depth)
+    return Layout(macros, 32 * places["WARPS"], shared_limit)
+
+
+def _places(parts: ModelParts, formats: int, wide: bool, columns: int, most_tiles: int, queries: int, limit: int) -> dict[str, int]:
+    """Addresses in shared memory: the table at a multiple of its size, the warps' slots below and above it, as deep as there is room."""
+    table = (65536 if wide else 8192) if formats else 0
+    slot = _PIECE + (_SCALES if formats else 0)
+    for warps in WARPS:
+        sizes = {
+            "X_AT": 0 if wide else max(queries * warps * 8, -(-columns // 256) * 4) * 128, "STREAM_AT": parts.hidden * 2, "SMALL_AT": 2048, "MEMORY_AT": 112,
+            "PARTS_AT": 6 * 32, "WORK_AT": max((most_tiles + warps) * 64, (queries + 3) * parts.head_dim * 4),
+            "WEIGHTS_AT": (len(parts.layers) + 1) * _LAYER_BYTES, "LAYERS_AT": 2 * _LAYER_BYTES, "SHARES_AT": 6 * warps * 16, "ENDS_AT": 6 * most_tiles * 2,
+        }  # fmt: skip
+        found, end = {"TABLE_AT": table}, max(2 * table, _FIRST_ADDRESS)
+        for name, size in sizes.items():
+            found[name], end = end, end + -(-size // 16) * 16
+        if wide:
+            found["X_AT"] = table + 128
+        low, high = max(0, table - _FIRST_ADDRESS), max(0, limit - end)
+        for depth in range(8, 1, -1):
+            below = low // (depth * slot)
+            if below + high // (depth * slot) >= warps:
+                return {**found, "WARPS": warps, "DEPTH": depth, "LOW_WARPS": min(warps, below), "RING_LOW_AT": _FIRST_ADDRESS, "RING_AT": end}
+    raise NotUnderstood(f"its sizes leave no room for weights under way in {limit >> 10} KB of shared memory")
 
 
 def _numbers(parts: ModelParts) -> dict[str, object]:
@@ -221,27 +256,29 @@ def scales_of(matrix: Matrix) -> Tensor:
     return found
 
 
-def _layer_table(parts: ModelParts, kinds: tuple[str, ...]) -> tuple[Tensor, list[Any]]:
-    """The kernel's `Layer` structs as 64-bit words, the head's after the last layer's, and the tensors that they point at."""
+def _layer_tables(parts: ModelParts, kinds: tuple[str, ...]) -> tuple[Tensor, Tensor, list[Any]]:
+    """The kernel's `Weights` and `Layer` structs as 64-bit words, the head's after the last layer's, and the tensors that they point at."""
     kept: list[Any] = []
 
     def address(tensor: Tensor | None) -> int:
         kept.append(tensor)
         return 0 if tensor is None else tensor.data_ptr()
 
-    def words(matrices: tuple[Matrix, ...], norms: Iterable[Tensor | None], kind: int, window: int) -> list[int]:
-        blank = [0] * (7 - len(matrices))
-        codes = [m.weight.data_ptr() if m.state is None else m.module.weight.data_ptr() + m.first * m.columns // 2 for m in matrices]
-        scales = [0 if m.state is None else address(scales_of(m)) for m in matrices]
-        biases = [address(m.bias) for m in matrices]
-        return [*codes, *blank, *scales, *blank, *biases, *blank, *map(address, norms), (kind & 0xFFFFFFFF) | window << 32]
+    def filled(words: list[int]) -> list[int]:
+        return words + [0] * (7 - len(words))
 
-    rows = []
-    for layer in parts.layers:
-        kind = -1 if layer.rotary is None else kinds.index(layer.rotary)
-        rows.append(words(_matrices(layer), (*_norms(layer), layer.q_norm, layer.k_norm), kind, layer.window))
-    rows.append(words((parts.head,), (parts.final_norm, *[None] * 5), -1, 0))
-    return torch.tensor(rows, dtype=torch.int64).to(parts.device), kept
+    def codes(m: Matrix) -> int:
+        return m.weight.data_ptr() if m.state is None else m.module.weight.data.data_ptr() + m.first * m.columns // 2
+
+    weights, layers = [], []
+    for layer in (*parts.layers, None):
+        matrices = _matrices(layer) if layer else (parts.head,)
+        norms = (*_norms(layer), layer.q_norm, layer.k_norm) if layer else (parts.final_norm, *[None] * 5)
+        kind, window = (-1 if layer.rotary is None else kinds.index(layer.rotary), layer.window) if layer else (-1, 0)
+        weights.append(filled([codes(m) for m in matrices]) + filled([0 if m.state is None else address(scales_of(m)) for m in matrices]))
+        layers.append([*filled([address(m.bias) for m in matrices]), *map(address, norms), (kind & 0xFFFFFFFF) | window << 32])
+    made = [torch.tensor(rows, dtype=torch.int64).to(parts.device) for rows in (weights, layers)]
+    return made[0], made[1], kept
 
 
 def _need(condition: bool, reason: str) -> None:

@@ -6,99 +6,130 @@
 // fetching runs DEPTH pieces ahead, past barriers, norms and attention.
 // bitsandbytes' layout: two codes a byte, high nibble first, one float32 scale for 64 of them, rows one after another.
 
-enum { QKV, O, GATED, DOWN, HEAD };
-constexpr int THREADS = 512, WARPS = 16, PIECE = 2048, SLOT = PIECE + (FORMATS ? 256 : 0);
+enum { QKV, O, GATED, DOWN, HEAD, HEAD_END, KINDS };  // HEAD_END: the head's last chunk
+constexpr int THREADS = 32 * WARPS, PIECE = 2048, SLOT = PIECE + (FORMATS ? 256 : 0);
 
-struct Layer {  // `parts.py`'s LayerParts: matrices q, k, v, o, gate, up, down; the entry after the last layer is the head and its norm
-    const u8* codes[7];
-    const float* scales[7];
+struct Weights { const u8 *codes[7], *scales[7]; };  // q, k, v, o, gate, up, down; the entry after the last layer is the head
+struct Layer {  // the rest of `LayerParts`; the entry after the last layer is the head's bias and norm
     const u16 *bias[7], *norms[4], *q_norm, *k_norm;
     int kind, window;  // of rotary tables, -1: none
 };
 
+// A matrix of one kind: what a block has of it (`low` ... `high` - 1 of its pieces, from tile `first` on, `tiles` of them), and its form.
+struct Part { int low, high, first, tiles, pieces, row_bytes, scale_bytes, four; };
+// What a warp has of it: `count` pieces from piece `in_tile` of tile `tile` on.
+struct Share { int count, tile, in_tile, pad; };
+
 DEVICE constexpr int columns_of(int kind) { return kind == O ? Q_HEADS * HEAD_DIM : kind == DOWN ? INNER : HIDDEN; }
 DEVICE constexpr int rows_of(int kind) {
-    return kind == QKV ? (Q_HEADS + 2 * KV_HEADS) * HEAD_DIM : kind == GATED ? INNER : kind == HEAD ? VOCABULARY : HIDDEN;
+    return kind == QKV ? (Q_HEADS + 2 * KV_HEADS) * HEAD_DIM : kind == GATED ? INNER : kind >= HEAD ? VOCABULARY : HIDDEN;
 }
 DEVICE constexpr int tiles_of(int kind) { return kind == GATED ? (INNER + 7) / 8 : (rows_of(kind) + 15) / 16; }
-DEVICE constexpr bool is_four_bit(int kind) { return FORMATS >> kind & 1; }
+DEVICE constexpr bool is_four_bit(int kind) { return FORMATS >> (kind < HEAD ? kind : HEAD) & 1; }
 DEVICE constexpr int pieces_of(int kind) { return is_four_bit(kind) ? (columns_of(kind) + 255) / 256 : (columns_of(kind) + 63) / 64; }
-DEVICE constexpr int whole_pieces(int kind) { return columns_of(kind) % (is_four_bit(kind) ? 256 : 64) == 0; }
 constexpr int CHUNKS = (tiles_of(HEAD) + HEAD_CHUNK - 1) / HEAD_CHUNK, TURNS = 4 * LAYERS + CHUNKS;
-
-// Pieces `low` ... `high` - 1 of a matrix, `pieces` a tile.
-struct Span { int kind, pieces, low, high; };
-
-// This block's share of a turn. O, DOWN and QKV are cut anywhere: at most two blocks share a tile, and who needs the sums adds two.
-DEVICE Span share_of(int turn) {
-    const int kind = turn < 4 * LAYERS ? turn % 4 : HEAD, block = blockIdx.x, blocks = gridDim.x;
-    int pieces = pieces_of(HEAD), tiles = tiles_of(HEAD), low = 0, high = 0;
-    if (kind == QKV) pieces = pieces_of(QKV), tiles = tiles_of(QKV);
-    if (kind == O) pieces = pieces_of(O), tiles = tiles_of(O);
-    if (kind == GATED) pieces = pieces_of(GATED), tiles = tiles_of(GATED);
-    if (kind == DOWN) pieces = pieces_of(DOWN), tiles = tiles_of(DOWN);
-    if (kind == GATED || kind == HEAD) {
-        const int first = kind == HEAD ? (turn - 4 * LAYERS) * HEAD_CHUNK : 0;
-        if (kind == HEAD) tiles = tiles - first < HEAD_CHUNK ? tiles - first : HEAD_CHUNK;
-        low = (first + tiles * block / blocks) * pieces, high = (first + tiles * (block + 1) / blocks) * pieces;
-    } else {
-        const int busy = tiles < blocks ? tiles : blocks;
-        if (block < busy) low = tiles * pieces * block / busy, high = tiles * pieces * (block + 1) / busy;
-    }
-    return {kind, pieces, low, high};
-}
-
+DEVICE int kind_of(int turn) { return turn < 4 * LAYERS ? turn % 4 : turn == TURNS - 1 ? HEAD_END : HEAD; }
+DEVICE int first_tile(int turn) { return turn < 4 * LAYERS ? 0 : (turn - 4 * LAYERS) * HEAD_CHUNK; }
 DEVICE int warps_for(int count) { return count < WARPS ? count : WARPS; }
 
-DEVICE Span warp_share(const Span& block) {
-    const int warp = threadIdx.x / 32, count = block.high - block.low, warps = warps_for(count);
-    if (warp >= warps) return {block.kind, block.pieces, block.high, block.high};
-    return {block.kind, block.pieces, block.low + count * warp / warps, block.low + count * (warp + 1) / warps};
+// QKV, O and DOWN are cut anywhere: at most two blocks share a tile, and who needs the sums adds two.
+DEVICE Part part_of(int kind) {
+    const int block = blockIdx.x, blocks = gridDim.x, pieces = pieces_of(kind), all = tiles_of(kind);
+    const int tiles = kind == HEAD ? HEAD_CHUNK : kind == HEAD_END ? all - (CHUNKS - 1) * HEAD_CHUNK : all;
+    const bool four = is_four_bit(kind);
+    const int columns = columns_of(kind);
+    Part part = {0, 0, 0, 0, pieces, four ? columns / 2 : columns * 2, columns / 16, four};
+    if (kind == GATED || kind >= HEAD) {
+        part.low = tiles * block / blocks * pieces, part.high = tiles * (block + 1) / blocks * pieces;
+    } else {
+        const int busy = tiles < blocks ? tiles : blocks;
+        if (block < busy) part.low = tiles * pieces * block / busy, part.high = tiles * pieces * (block + 1) / busy;
+    }
+    part.first = part.low / pieces;
+    part.tiles = part.high > part.low ? (part.high - 1) / pieces - part.first + 1 : 0;
+    return part;
 }
 
-// Where this warp's fetching is: `next` of `span` goes into slot `slot`; `from`, `scale` point at this lane's bytes of it.
-struct Feed {
-    Span span;
-    int turn, last, in_tile, slot;
-    const u8* from[2];
-    const u8* scale[2];
+DEVICE Share share_of(const Part& part, int warp) {
+    const int count = part.high - part.low, warps = warps_for(count);
+    if (warp >= warps) return {0, 0, 0, 0};
+    const int low = part.low + count * warp / warps, high = part.low + count * (warp + 1) / warps;
+    return {high - low, low / part.pieces, low % part.pieces, 0};
+}
+
+// The first and the last warp that have something of a tile of this block.
+DEVICE void warps_of(const Part& part, int tile, u8* ends) {
+    const int count = part.high - part.low, warps = warps_for(count);
+    int low = (part.first + tile) * part.pieces - part.low, high = low + part.pieces;
+    low = low > 0 ? low : 0, high = high < count ? high : count;
+    ends[0] = ((low + 1) * warps - 1) / count, ends[1] = (high * warps - 1) / count;
+}
+
+// What a block keeps in shared memory.
+struct Shared {
+    int t;  // threadIdx.x
+    u8 *table, *x;
+    Weights* weights;
+    Layer* layers;  // [2]: of layer i at i % 2
+    Memory* memory;
+    Part* parts;
+    Share* shares;  // [KINDS, WARPS]
+    u8* ends;       // [KINDS, MOST_TILES, 2]
+    u16* stream;
+    float *work, *small;
+    u8* ring;  // this warp's slots
 };
 
-// Point at piece `low` of the feed's span.
-DEVICE void aim(Feed& feed, const Layer* layers) {
-    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4, kind = feed.span.kind, tile = feed.span.low / feed.span.pieces;
-    const Layer& layer = layers[kind == HEAD ? LAYERS : feed.turn / 4];
-    feed.in_tile = feed.span.low % feed.span.pieces;
+// Where this warp's fetching is: the next piece goes into slot `slot`; `from`, `scale` point at this lane's bytes of it.
+struct Feed {
+    int turn, last, kind, pieces, left, tile, in_tile, slot, lane;
+    const u8 *from[2], *scale[2];
+};
+
+// Point at piece `in_tile` of `tile`.
+DEVICE void aim(Feed& feed, const Shared& at) {
+    const int lane = feed.lane, g = lane / 4, q = lane % 4, kind = feed.kind;
+    const Part& part = at.parts[kind];
+    const Weights& weights = at.weights[kind >= HEAD ? LAYERS : feed.turn / 4];
+#pragma unroll
     for (int half = 0; half < 2; ++half) {
-        int row = kind == GATED ? tile * 8 + g : tile * 16 + 8 * half + g, which = 0, most = HEAD_DIM * Q_HEADS;
+        int row = kind == GATED ? feed.tile * 8 + g : feed.tile * 16 + 8 * half + g, which = 0, most = HEAD_DIM * Q_HEADS;
         if (kind == QKV && row >= HEAD_DIM * Q_HEADS) {
             row -= HEAD_DIM * Q_HEADS, which = 1, most = HEAD_DIM * KV_HEADS;
             if (row >= most) row -= most, which = 2;
         }
         if (kind == O || kind == DOWN) which = kind == O ? 3 : 6, most = HIDDEN;
         if (kind == GATED) which = 4 + half, most = INNER;
-        if (kind == HEAD) most = VOCABULARY;
+        if (kind >= HEAD) most = VOCABULARY;
         if (row >= most) row = most - 1;  // fetched to no use, but nobody reads past the end
-        const int width = kind == O ? columns_of(O) : kind == DOWN ? INNER : HIDDEN;
-        const bool four = FORMATS >> kind & 1;
-        feed.from[half] = layer.codes[which] + (i64)row * (four ? width / 2 : width * 2) + feed.in_tile * 128 + q * 16;
-        if (four) feed.scale[half] = (const u8*)layer.scales[which] + (i64)row * (width / 64 * 4) + feed.in_tile * 16;
+        feed.from[half] = weights.codes[which] + (i64)row * part.row_bytes + feed.in_tile * 128 + q * 16;
+        feed.scale[half] = weights.scales[which] + (i64)row * part.scale_bytes + feed.in_tile * 16;
     }
 }
 
-// Where nothing is left of the feed's span: go on to the next turn that has something for this warp.
-DEVICE void find_more(Feed& feed, const Layer* layers) {
-    while (feed.span.low == feed.span.high && feed.turn + 1 < feed.last) feed.span = warp_share(share_of(++feed.turn));
-    if (feed.span.low < feed.span.high) aim(feed, layers);
+// Point at the first piece of the next turn that has something for this warp; without one, nothing is left.
+DEVICE void open_turn(Feed& feed, const Shared& at) {
+    feed.left = 0;
+    while (feed.left == 0 && feed.turn + 1 < feed.last) {
+        feed.kind = kind_of(++feed.turn);
+        const Share share = at.shares[feed.kind * WARPS + at.t / 32];
+        feed.left = share.count, feed.tile = share.tile + first_tile(feed.turn), feed.in_tile = share.in_tile;
+    }
+    feed.pieces = at.parts[feed.kind].pieces;
+    if (feed.left) aim(feed, at);
 }
 
-// Fetch the next piece, if there is one, into the next slot of this warp's `ring`.
-DEVICE void fetch(Feed& feed, u8* ring, const Layer* layers) {
-    if (feed.span.low < feed.span.high) {
-        const int lane = threadIdx.x % 32, q = lane % 4, kind = feed.span.kind;
-        const bool four = FORMATS >> kind & 1;
-        u8* slot = ring + feed.slot * SLOT;
-        const int width = kind == O ? columns_of(O) : kind == DOWN ? INNER : HIDDEN, left = (four ? width / 2 : width * 2) - feed.in_tile * 128;
+// Fetch the next piece, if there is one, into the next slot of this warp's ring. Addresses move on before a copy, not after it: a copy holds
+// its registers for long.
+DEVICE void fetch(Feed& feed, const Shared& at) {
+    if (feed.left == 0) open_turn(feed, at);
+    else if (++feed.in_tile == feed.pieces) feed.in_tile = 0, ++feed.tile, aim(feed, at);
+    else for (int half = 0; half < 2; ++half) feed.from[half] += 128, feed.scale[half] += 16;
+    if (feed.left) {
+        const int lane = feed.lane, q = lane % 4;
+        const bool four = FORMATS >> (feed.kind < HEAD ? feed.kind : HEAD) & 1;
+        u8* slot = at.ring + feed.slot * SLOT;
+        const int left = RAGGED ? at.parts[feed.kind].row_bytes - feed.in_tile * 128 : 128;
 #pragma unroll
         for (int chunk = 0; chunk < 2; ++chunk)
 #pragma unroll
@@ -112,10 +143,7 @@ DEVICE void fetch(Feed& feed, u8* ring, const Layer* layers) {
                 if (!RAGGED) bring16(to, feed.scale[half], true);
                 else for (int i = 0; i < 4; ++i) bring4(to + i * 4, feed.scale[half] + (i * 32 < left ? i * 4 : 0), i * 32 < left);
             }
-        for (int half = 0; half < 2; ++half) feed.from[half] += 128, feed.scale[half] += 16;
-        ++feed.span.low;
-        if (feed.span.low == feed.span.high) find_more(feed, layers);
-        else if (++feed.in_tile == feed.span.pieces) aim(feed, layers);
+        --feed.left;
     }
     end_group();
     feed.slot = feed.slot + 1 == DEPTH ? 0 : feed.slot + 1;
@@ -127,21 +155,22 @@ DEVICE void fetch(Feed& feed, u8* ring, const Layer* layers) {
 // 32 bytes, so that the four lanes that read at a time meet no bank twice.
 DEVICE u8* x_place(u8* x, int column) { return x + column / 64 * X_STRIDE + (column % 64 * 2 ^ column / 64 % 2 * 32); }
 
-// Strips of 32 equal words, one for each bank: no conflicts (a narrow table: 8 words, several lanes a bank).
-DEVICE u32 codes(const u8* table, u32 word, int byte, u32 lane4) {
+// Strips of 32 equal words, one for each bank: no conflicts (a narrow table: 8 words, several lanes a bank). The table's address is a
+// multiple of its size, so that `place`, the address of a lane's word in the first strip, takes the byte without an addition.
+DEVICE u32 codes(u32 word, int byte, u32 place) {
 #if WIDE_TABLE
-    return *(const u32*)(table + __byte_perm(word, lane4, 0x5504 | byte << 4));
+    return shared_word(__byte_perm(word, place, 0x7604 | byte << 4));
 #else
-    return *(const u32*)(table + ((byte ? word >> (8 * byte - 5) : word << 5) & 0x1fe0u | lane4));
+    return shared_word(((byte ? word >> (8 * byte - 5) : word << 5) & 0x1fe0u) | place);
 #endif
 }
 
 // Sums of rows g and g + 8 over one piece; lanes q == 0 hold them. The two scale blocks under a chunk go to columns 0 and 1 of the product:
 // lanes 0, 1 bring x for the first, 6, 7 for the second, and `x` of lanes 2 ... 5 stays zero.
-DEVICE void multiply_codes(float* sum, const u8* slot, const u8* table, u8* x_row, int piece, uint4* x) {
-    const int lane = threadIdx.x % 32, q = lane % 4;
+DEVICE void multiply_codes(float* sum, const u8* slot, u8* x_row, int piece, uint4* x, int lane) {
+    const int q = lane % 4;
     const bool mine = lane < 2 || lane == 6 || lane == 7;
-    const u32 lane4 = lane % (WIDE_TABLE ? 32 : 8) * 4;
+    const u32 place = TABLE_AT | lane % (WIDE_TABLE ? 32 : 8) * 4;
     float c[2][4] = {};
 #pragma unroll
     for (int chunk = 0; chunk < 2; ++chunk) {
@@ -152,8 +181,8 @@ DEVICE void multiply_codes(float* sum, const u8* slot, const u8* table, u8* x_ro
         load_if(mine, x[0], early), load_if(mine, x[1], early + 16), load_if(mine, x[2], late), load_if(mine, x[3], late + 16);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            u32 first[4] = {codes(table, w[0][i], 0, lane4), codes(table, w[1][i], 0, lane4), codes(table, w[0][i], 1, lane4), codes(table, w[1][i], 1, lane4)};
-            u32 second[4] = {codes(table, w[0][i], 2, lane4), codes(table, w[1][i], 2, lane4), codes(table, w[0][i], 3, lane4), codes(table, w[1][i], 3, lane4)};
+            u32 first[4] = {codes(w[0][i], 0, place), codes(w[1][i], 0, place), codes(w[0][i], 1, place), codes(w[1][i], 1, place)};
+            u32 second[4] = {codes(w[0][i], 2, place), codes(w[1][i], 2, place), codes(w[0][i], 3, place), codes(w[1][i], 3, place)};
             mma(c[chunk], first, x[i].x, x[i].y);
             mma(c[chunk], second, x[i].z, x[i].w);
         }
@@ -166,8 +195,8 @@ DEVICE void multiply_codes(float* sum, const u8* slot, const u8* table, u8* x_ro
 }
 
 // The same for 64 bf16 columns.
-DEVICE void multiply_values(float* sum, const u8* slot, u8* x_row, int piece, uint4* x) {
-    const int lane = threadIdx.x % 32, q = lane % 4;
+DEVICE void multiply_values(float* sum, const u8* slot, u8* x_row, int piece, uint4* x, int lane) {
+    const int q = lane % 4;
     float c[2][4] = {};
 #pragma unroll
     for (int chunk = 0; chunk < 2; ++chunk) {

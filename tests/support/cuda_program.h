@@ -25,8 +25,8 @@ static inline void load_if(bool mine, uint4& v, const void* from) { if (mine) v 
 static inline float4 fresh4(const float* p) { return *(const float4*)p; }
 static inline float fresh(const float* p) { return *p; }
 static inline uint2 fresh_pairs(const void* p) { return *(const uint2*)p; }
-static inline void signal(unsigned* counter) { ++*counter; }
-static inline bool reached(const unsigned* counter, unsigned target) { return *counter >= target; }
+static inline void signal(unsigned* count) { ++*count; }
+static inline unsigned counted(const unsigned* p) { return *p; }
 static inline unsigned __float_as_uint(float v) { unsigned u; memcpy(&u, &v, 4); return u; }
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
     unsigned long long both = a | (unsigned long long)b << 32;
@@ -34,3 +34,10 @@ static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
     for (int i = 0; i < 4; ++i) result |= (unsigned)(both >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
     return result;
 }
+static inline unsigned shared_address(const void* p) { return (const char*)p - (const char*)shared; }
+static inline unsigned shared_word(unsigned address) { return *(unsigned*)((char*)shared + address); }
+static inline float2 fresh2(const float2* p) { return *p; }
+static inline float4 make_float4(float a, float b, float c, float d) { return {a, b, c, d}; }
+static inline void forget(int&) {}
+static inline uint4 fresh_eight(const void* p) { return *(const uint4*)p; }
+static inline float __fdividef(float a, float b) { return a / b; }
