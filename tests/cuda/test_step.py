@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from inference.cuda.prefill import chunks_of
+from inference.parts.check import let_in
+from inference.parts.description import NotUnderstood
 from inference.parts.reader import read_parts
 from tests.support import reference
-from tests.support.cuda_step import emulated
+from tests.support.cuda_step import emulated, emulated_parts
 from tests.support.quantized import in_16_bits, made, quantized
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -64,6 +67,17 @@ def test_steps_in_float32_are_exact_to_float32(name: str, tmp_path: Path) -> Non
     model = quantized(name, torch.float32)
     ours, plain = worst(in_16_bits(model) if name == "granite" else model, tmp_path)
     assert ours < max(1.5 * plain, 1e-6)
+
+
+@torch.no_grad()
+def test_the_check_lets_our_step_in_16_bits_in_and_a_fault_of_one_layer_not(tmp_path: Path) -> None:
+    model = quantized("llama, biases")
+    parts = read_parts(model)
+    found = let_in(model, parts, lambda parts, positions: emulated_parts(parts, positions, tmp_path))
+    assert all(each.difference <= each.bound < 0.1 for each in found)
+    wrong = replace(parts, layers=(parts.layers[0], replace(parts.layers[1], rotary=None)))
+    with pytest.raises(NotUnderstood, match="the whole model, 12 ids"):
+        let_in(model, wrong, lambda parts, positions: emulated_parts(parts, positions, tmp_path))
 
 
 @torch.no_grad()
