@@ -70,7 +70,7 @@ def test_steps_are_as_near_to_exact_as_the_models_own(form: str, tmp_path: Path)
     for place, token in enumerate(IDS):
         memory.token.fill_(token)
         program.step()
-        assert distance(program.logits, truth[place]) < 1.5 * max(distance(row, exact) for row, exact in zip(plain, truth, strict=True)) < 0.06
+        assert distance(program.logits, truth[place]) < 1.5 * max(distance(row, exact) for row, exact in zip(plain, truth, strict=True)) < 0.07
         assert int(memory.token) == int(memory.history[place + 1]) == int(program.logits.argmax()) and int(memory.position) == place + 1
 
 
