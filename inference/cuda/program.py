@@ -3,6 +3,9 @@
 In: `ModelParts`, a `StepMemory`, a launcher. Matrices stay where and as they are: bitsandbytes' 4-bit rows (blocks of 64, one table of codes for
 the model) or bfloat16. Launches go to the current stream and can be captured. Raises NotUnderstood, in a sentence, for what the kernel has no
 form for; the step of separate kernels takes that. Knows no prompts, no graphs, no sampling.
+Measured, H200, gemma-3-4b's shape: 32 us a layer in 4 bits, 14 of them products, the rest what five phases wait for; 320 us for the head.
+What helped: work shared out once and not in every phase, no spills (a third of all), one head a block in attention. What did not: more or fewer
+warps, more than three pieces under way, a flag for each block instead of one count, words marked by their layer instead of barriers.
 """
 
 from __future__ import annotations
