@@ -60,11 +60,15 @@ class ForcedRequest(Request):
 
 @dataclass(frozen=True)
 class Vram:
-    """GPU memory in bytes: torch's peak reserved and allocated, and what the driver says this process holds."""
+    """GPU memory in bytes: torch's peak reserved and allocated, and what the driver says this process holds.
+
+    `positions`: how many the captured path's own cache holds, which is among those bytes.
+    """
 
     reserved: int | None = None
     allocated: int | None = None
     device: int | None = None
+    positions: int | None = None
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ class Way:
 
 
 WAYS = {
-    "cuda-graph": Way(("cuda:nf4",), "own CUDA kernels, one captured graph a token"),
+    "cuda-graph": Way(("cuda:nf4", "cuda:bf16"), "own CUDA kernels, one captured graph a token"),
     "c-step": Way(("cpu:fp32", "cpu:nf4"), "prefill and decode step in C, one call each"),
-    "compact": Way(("cpu:fp32", "cpu:nf4"), "16-bit storage of matrices that hold only 16-bit values"),
+    "compact": Way(("cpu:fp32", "cpu:nf4", "cuda:nf4"), "16-bit storage of matrices that hold only 16-bit values"),
     "products": Way(("cpu:fp32", "cpu:nf4"), "the fastest product of rows with a matrix"),
     "nf4": Way(("cpu:nf4",), "own product of packed 4-bit weights"),
 }
@@ -84,6 +84,11 @@ class FastWays:
         if ready and name not in self.used:
             self.used.append(name)
         return result
+
+    def leave_out(self, name: str) -> None:
+        """`name` means nothing on this machine, so nothing is said of it."""
+        self.names = tuple(each for each in self.names if each != name)
+        self.why_not.pop(name, None)
 
     def refuse(self, name: str, reason: str, trace: bool = False) -> None:
         """Do without `name` from now on, for `reason`; `trace`: an error is being handled whose trace belongs into the log."""

@@ -51,8 +51,14 @@ def test_a_way_that_works_is_used_until_it_is_refused():
 
 
 def test_a_lane_knows_its_own_ways_only():
-    assert FastWays("cuda:nf4", ALL).names == ("cuda-graph",) and FastWays("cuda:bf16", ALL).names == ()
+    assert FastWays("cuda:nf4", ALL).names == ("cuda-graph", "compact") and FastWays("cuda:bf16", ALL).names == ("cuda-graph",)
     assert FastWays("cpu:fp32", ALL).attempt("nf4", lambda: pytest.fail("it is no way of this lane")) is None
+
+
+def test_a_way_that_means_nothing_on_a_machine_is_no_way_there():
+    ways = FastWays("cuda:nf4", ("cuda-graph",))
+    ways.leave_out("compact")
+    assert ways.names == ("cuda-graph",) and ways.why_not == {} and not ways.may("compact")
 
 
 def test_the_switch_turns_each_way_off_alone():

@@ -1,38 +1,48 @@
-"""A loaded 4-bit model's fast path: prompt ids in, generated ids out, every step a captured CUDA graph of our own kernels.
+"""A loaded model's fast path on a GPU: prompt ids in, generated ids out, every step a captured CUDA graph of our own kernels.
 
-Measured on one H100, 4B Gemma shape: 513 ids a second (bitsandbytes' kernels captured: 108, with compiled norms and fused
+Measured on one H100, 4B Gemma shape in 4 bits: 513 ids a second (bitsandbytes' kernels captured: 108, with compiled norms and fused
 projections 214), first id of 16 after 2.7 ms, ready in 3.3 s. What helped, in order: kernels of our own for the whole step, 16-byte
-loads, kernels whose start overlaps the end of the one before (`overlap`, a fifth).
+loads, kernels whose start overlaps the end of the one before, a fifth.
 
 Greedy, or sampled with one uniform number a step that the caller supplies. Ids are read one or two steps late, so that the device
-never waits for the host; the first one at once. Nothing is captured or compiled between prompts. Knows no text, no end marks and
-no clock: the caller stops iterating. Raises NotFusable or NoDeviceCode where this path can't be had; the model itself is left as it was.
+never waits for the host; the first one at once. Nothing is captured or compiled between prompts; the cache grows there, and shrinks. Knows no
+text, no end marks and no clock: the caller stops iterating. Raises NotUnderstood or NoDeviceCode where this path can't be had; the model
+itself is left as it was.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 
-from inference.cuda.device_code import DeviceCode
-from inference.cuda.parts import NotFusable, read_parts
-from inference.cuda.step import MOST_NARROW_ROWS, FusedStep, kernel_macros, kernel_source
+from inference.cuda import kernels
+from inference.cuda.device_code import DeviceCode, architecture, compile_quietly
+from inference.cuda.packed import pack
+from inference.cuda.prefill import chunks_of
+from inference.cuda.program import layout, program_source
+from inference.cuda.room import CacheRoom
+from inference.cuda.runner import Runner
+from inference.cuda.step import MOST_NARROW_ROWS
 from inference.decode.decoder import ShouldStop
-from inference.decode.eager import Forward
-from inference.decode.sampling import Sampler
+from inference.decode.sampling import Sampler, checked
+from inference.parts.check import Tried, let_in
+from inference.parts.description import ModelParts, NotUnderstood
+from inference.parts.reader import read_parts
 
 log = logging.getLogger(__name__)
 BUCKETS = (16, MOST_NARROW_ROWS)
-WIDE_ROWS = 512
-LEAST_WIDE_ROWS = 512  # a narrow chunk of 32 takes 2.7 ms on a 4B model, a wide one 28 ms and more: it is not captured, the host sets its pace
+MOST_NARROW_IDS = 2 * MOST_NARROW_ROWS  # a longer prompt is read the wide way, which costs as much as two narrow passes, but leans on the host
 STEPS_AHEAD = 2
-OLDEST_CAPABILITY = (8, 0)
-MOST_CONTEXT = 2304
-_CHECK_IDS = 12
+OLDEST_CAPABILITY = (7, 5)
+OLDEST_BF16 = (8, 0)  # before it bfloat16 is emulated
 
 
 class GraphDecoder:
@@ -40,74 +50,141 @@ class GraphDecoder:
 
     path = "cuda-graph"
 
-    def __init__(self, model: PreTrainedModel, context_length: int = MOST_CONTEXT) -> None:
-        """Reads the model's parts and compiles the kernels; the cache holds `context_length` positions, `MOST_CONTEXT` at most.
+    def __init__(self, model: PreTrainedModel, context_length: int) -> None:
+        """Reads the model's parts and compiles the kernels; prompt and answer may come to `context_length` ids.
 
-        Raises NotFusable for a model or device that this path doesn't know, NoDeviceCode where nothing can be compiled.
+        Raises NotUnderstood for a model or device that this path doesn't know, NoDeviceCode where nothing can be compiled.
         """
-        parts = read_parts(model)
-        device = parts.head.device
-        if device.type != "cuda" or torch.cuda.get_device_capability(device) < OLDEST_CAPABILITY:
-            raise NotFusable("it is not on a CUDA device of compute capability 8.0 or newer")
-        self.model, self.most = model, min(MOST_CONTEXT, context_length)
-        code = DeviceCode(kernel_source(), kernel_macros(parts), device)
-        self.step = FusedStep(parts, code, self.most + MOST_NARROW_ROWS)
+        packed = pack(read_parts(model))
+        parts = packed.parts
+        device = parts.device
+        check_device(device, packed.wide)
+        self.model, self.parts = model, parts
+        macros = kernels.macros(parts, packed.bits, packed.wide, packed.head_bits)
+        self._begin_one_kernel(device)
+        self._code = DeviceCode(kernels.source(macros), macros, device)
+        self.room = CacheRoom(parts, context_length)
+        self.runner = Runner(packed, self._code, self.room.rows, self._one_kernel)
+        self.step, self._memory = self.runner.step, self.runner.memory
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
-        self._last = torch.zeros(parts.hidden, dtype=torch.bfloat16, device=device)
+        self._pool: Any = None
+        self._last = torch.zeros(parts.hidden, dtype=parts.final_norm.dtype, device=device)
         self._ids = {bucket: torch.zeros(bucket, dtype=torch.int64, device=device) for bucket in BUCKETS}
         self._prompt_tokens = 0
-        self._history = torch.zeros(self.step.rows + 1, dtype=torch.int64, pin_memory=True)
-        self._uniform = torch.zeros(1, dtype=torch.float64, device=device)
-        self._temperature = torch.ones(1, dtype=torch.float32, device=device)
 
-    def why_not(self, prompt_tokens: int, new_tokens: int) -> str | None:
-        """A prompt and answer that the captured cache has no room for."""
-        wanted = prompt_tokens + new_tokens
-        return None if wanted <= self.most else f"{wanted:,} tokens (prompt, and answer at most) pass the {self.most:,} that its cache holds"
+    # ---- in the load
+
+    def _begin_one_kernel(self, device: torch.device) -> None:
+        """Compile the one-kernel step in threads, for the model and for one layer of it, which the check wants."""
+        properties = torch.cuda.get_device_properties(device)
+        size = (properties.multi_processor_count, properties.shared_memory_per_block_optin)
+        try:
+            wanted = [layout(parts, *size).macros for parts in (self.parts, replace(self.parts, layers=self.parts.layers[:1]))]
+        except NotUnderstood:
+            return
+        for macros in wanted:
+            arguments = (program_source(), macros, architecture(device))
+            threading.Thread(target=compile_quietly, args=arguments, name="kernels", daemon=True).start()
+
+    def _one_kernel(self, parts: ModelParts) -> DeviceCode:
+        macros = layout(parts, self._code.multiprocessors, self._code.shared_limit).macros
+        if not self._code.cooperative:
+            raise NotUnderstood("this device can't start all blocks of a kernel together")
+        return DeviceCode(program_source(), macros, self._code.device)
+
+    def check(self) -> tuple[Tried, ...]:
+        """Our step beside the model's own; raises NotUnderstood where they differ by more than the model's own two ways."""
+
+        def build(parts: ModelParts, positions: int) -> Runner:
+            return self.runner if parts is self.parts else Runner(pack(parts), self._code, positions, self._one_kernel if self.runner.program else None)
+
+        return let_in(self.model, self.parts, build)
+
+    @torch.no_grad()
+    def choose(self) -> None:
+        """Keep the one-kernel step only where it is the faster one: that depends on the card."""
+        program = self.runner.program
+        if program is None:
+            return
+        self._memory.position.zero_()
+        times: list[float] = []
+        for candidate in (program, None):
+            self.runner.program = candidate
+            graph = self._captured(partial(self.runner.next, commit=False))
+            times.append(min(_seconds(graph, self.step.device) for _ in range(4)))
+        self.runner.program = program if times[0] <= times[1] else None
+        log.info("a step takes %.2f ms in one kernel, %.2f ms in several", *(1e3 * each for each in times))
 
     @torch.no_grad()
     def make_ready(self) -> None:
-        """Compare our step with the model's own, then capture every graph; raises NotFusable if they differ."""
-        self._check()
+        """Capture every graph."""
         step = self.step
         work: dict[str, Callable[[], object]] = {f"prefill-{size}": partial(step.hidden, self._ids[size]) for size in BUCKETS}
-        for kind, take in (("greedy", self._take_best), ("sampled", self._take_sample)):
-            work[f"first-{kind}"] = partial(self._first, take)
-            work[f"next-{kind}"] = partial(self._next, take)
-        side, pool = torch.cuda.Stream(step.device), None
+        work |= {"first-greedy": self._first_best, "first-sampled": self._first_sample}
+        work |= {"next-greedy": partial(self.runner.next, commit=True), "next-sampled": self._next_sample}
         for name, run in work.items():
-            side.wait_stream(torch.cuda.current_stream(step.device))
-            with torch.cuda.stream(side):
-                step.position.zero_()
-                run()
-            torch.cuda.current_stream(step.device).wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            # "global" would let any other thread's call on the card spoil the capture
-            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-                run()
-            pool = pool or graph.pool()
-            self._graphs[name] = graph
+            self._graphs[name] = self._captured(run)
         torch.cuda.synchronize(step.device)
+
+    def _captured(self, run: Callable[[], object]) -> torch.cuda.CUDAGraph:
+        device = self.step.device
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):
+            self._memory.position.zero_()
+            run()
+        torch.cuda.current_stream(device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        # "global" would let any other thread's call on the card spoil the capture
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            run()
+        self._pool = self._pool or graph.pool()
+        return graph
+
+    # ---- between runs
+
+    def why_not(self, prompt_tokens: int, new_tokens: int) -> str | None:
+        """A prompt and answer that the cache has no room for, nor the card for a larger one."""
+        return self.room.why_not(prompt_tokens + new_tokens)
+
+    def must_grow(self, prompt_tokens: int, new_tokens: int) -> bool:
+        """Whether `grow` has to come before this run; False where it can't have the room anyway."""
+        return self.room.must_grow(prompt_tokens + new_tokens)
+
+    def grow(self, prompt_tokens: int, new_tokens: int) -> None:
+        """Make room for so long a run; where the card can't after all, `why_not` says so from then on."""
+        self.room.grow(self._memory, prompt_tokens + new_tokens)
+
+    def shrink(self) -> bool:
+        """Give back what the cache grew by; False where it had not."""
+        return self.room.shrink(self._memory)
+
+    @property
+    def positions(self) -> int:
+        """How many the cache holds."""
+        return self.room.rows
+
+    # ---- in a run
 
     def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
         """Fill the cache with the prompt, its last hidden row into `_last`; position is that of the last id."""
-        if not prompt_ids or self.why_not(len(prompt_ids), new_tokens):
-            raise ValueError(f"{len(prompt_ids)} + {new_tokens} ids don't fit into {self.most}")
+        if not prompt_ids or len(prompt_ids) + new_tokens > self.positions:
+            raise ValueError(f"{len(prompt_ids)} + {new_tokens} ids don't fit into {self.positions}")
         self._prompt_tokens = len(prompt_ids)
         ids = torch.tensor(prompt_ids, dtype=torch.int64).pin_memory()
-        for start, size in chunks_of(len(prompt_ids)):
+        for start, size in chunks_of(len(prompt_ids), MOST_NARROW_IDS, MOST_NARROW_ROWS):
             if start:
                 yield None
             self._chunk(ids[start : start + size], start)
-        self.step.position.fill_(len(prompt_ids) - 1)
+        self._memory.position.fill_(len(prompt_ids) - 1)
 
     @torch.no_grad()
     def _chunk(self, ids: torch.Tensor, start: int) -> None:
         size = len(ids)
-        self.step.position.fill_(start)
         if size > MOST_NARROW_ROWS:
-            row = self.step.hidden(ids.to(self.step.device, non_blocking=True), start)[-1]
+            row = self.runner.wide.row(ids.to(self.step.device, non_blocking=True), start)
         else:
+            self._memory.position.fill_(start)
             bucket = next(bucket for bucket in BUCKETS if size <= bucket)
             self._ids[bucket][:size].copy_(ids, non_blocking=True)
             self._graphs[f"prefill-{bucket}"].replay()
@@ -115,82 +192,66 @@ class GraphDecoder:
         self._last.copy_(row)
 
     def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int]:
-        """Up to `new_tokens` ids, chosen on the device where the sampler doesn't want the logits. Stop iterating to stop."""
+        """Up to `new_tokens` ids, chosen on the device where the sampler doesn't want the logits. Stop iterating to stop.
+
+        Raises InferenceError where no id follows from the logits.
+        """
         if sampler.wants_logits:
             return self._chosen(new_tokens, sampler)
         return self._replayed(self._prompt_tokens, new_tokens, sampler)
 
     def _replayed(self, prompt_len: int, limit: int, sampler: Sampler) -> Iterator[int]:
         kind = "sampled" if sampler.temperature else "greedy"
-        self._temperature.fill_(sampler.temperature or 1.0)
+        self.runner.temperature.fill_(sampler.temperature or 1.0)
         events = [torch.cuda.Event() for _ in range(STEPS_AHEAD + 1)]
         launched = 0
         for n in range(limit):
             while launched < min(limit, n + STEPS_AHEAD if n else 1):  # nothing is queued before the first id is out
                 if sampler.temperature:
-                    self._uniform.fill_(sampler.uniform())
+                    self.runner.uniform.fill_(sampler.uniform())
                 self._graphs[f"next-{kind}" if launched else f"first-{kind}"].replay()
                 events[launched % len(events)].record()
                 launched += 1
             events[n % len(events)].synchronize()
-            yield int(self._history[prompt_len + n])
+            yield checked(int(self._memory.history[prompt_len + n]))
 
     @torch.no_grad()
     def _chosen(self, limit: int, sampler: Sampler) -> Iterator[int]:
         """The same steps one by one, for a sampler that looks at the logits itself."""
         for n in range(limit):
-            self.step.head(self.step.hidden(self.step.token)[0] if n else self._last)
+            if n:
+                self.runner.next(commit=False)
+            else:
+                self.step.head(self._last)
             chosen = sampler.choose(self.step.logits[None]).view(1)
-            self.step.take_given(chosen, self._history)
+            self.step.take_given(chosen)
             yield int(chosen)
 
-    def _first(self, take: Callable[[], None]) -> None:
+    def _first_best(self) -> None:
         self.step.head(self._last)
-        take()
+        self.step.take_best()
 
-    def _next(self, take: Callable[[], None]) -> None:
-        self.step.head(self.step.hidden(self.step.token)[0])
-        take()
+    def _first_sample(self) -> None:
+        self.step.head(self._last)
+        self.step.take_given(self.runner.choose())
 
-    def _take_best(self) -> None:
-        self.step.take_best(self._history)
-
-    def _take_sample(self) -> None:
-        sums = torch.softmax(self.step.logits / self._temperature, -1).cumsum(-1, dtype=torch.float64)
-        chosen = torch.searchsorted(sums, self._uniform * sums[-1:]).clamp(max=sums.shape[0] - 1)
-        self.step.take_given(chosen, self._history)
-
-    def _check(self) -> None:
-        """Our logits after a few ids against the model's, allowing for what rounding alone moves this model's logits.
-
-        That is measured: many rows against one row at a time, and an embedding moved by half a bfloat16 step, once, where a
-        model rounds ten times a layer. A different formula moves logits by about their own size.
-        """
-        ids = torch.randint(self.step.parts.head.shape[0] // 2, (_CHECK_IDS,), generator=torch.Generator().manual_seed(1)).to(self.step.device)
-        embedded = self.step.parts.embed(ids[None])
-        moved = embedded * (1 + torch.randn(embedded.shape, generator=torch.Generator().manual_seed(2)).to(embedded) / 512)
-        many, shaken = self.model(ids[None]).logits[0, -1].float(), self.model(inputs_embeds=moved).logits[0, -1].float()
-        steps, cache = Forward(self.model), DynamicCache(config=self.model.config)
-        steps(ids[None, :-1], cache)
-        one = steps(ids[None, -1:], cache)[0]
-        self.step.position.zero_()
-        self.step.hidden(ids[:-1])
-        self.step.position.fill_(_CHECK_IDS - 1)
-        self.step.head(self.step.hidden(ids[-1:])[0])
-        error, ways, noise = (float((other - many).norm() / many.norm()) for other in (self.step.logits, one, shaken))
-        log.info("our logits differ from the model's by %.4f, its own two ways by %.4f, one rounding moves them by %.4f", error, ways, noise)
-        if not error < min(0.5, max(0.05, 3 * ways, 10 * noise)):
-            raise NotFusable(
-                f"our step's logits differ from the model's by {error:.3f}, its own two ways by {ways:.3f}, one rounding moves them by {noise:.3f}"
-            )
+    def _next_sample(self) -> None:
+        self.runner.next(commit=False)
+        self.step.take_given(self.runner.choose())
 
 
-def chunks_of(length: int) -> list[tuple[int, int]]:
-    """(start, size) of the pieces in which a prompt is run: wide ones while they pay, then narrow ones."""
-    pieces, start = [], 0
-    while start < length:
-        left = length - start
-        size = min(left, WIDE_ROWS) if left >= LEAST_WIDE_ROWS else min(left, MOST_NARROW_ROWS)
-        pieces.append((start, size))
-        start += size
-    return pieces
+def _seconds(graph: torch.cuda.CUDAGraph, device: torch.device) -> float:
+    """A replay's time, over a few of them."""
+    torch.cuda.synchronize(device)
+    began = time.perf_counter()
+    for _ in range(5):
+        graph.replay()
+    torch.cuda.synchronize(device)
+    return (time.perf_counter() - began) / 5
+
+
+def check_device(device: torch.device, wide: bool) -> None:
+    """Raise NotUnderstood for a device that the kernels can't run on; `wide`: in float32."""
+    oldest = OLDEST_CAPABILITY if wide else OLDEST_BF16
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < oldest:
+        raise NotUnderstood(f"it is not on a CUDA device of compute capability {oldest[0]}.{oldest[1]} or newer")

@@ -7,8 +7,10 @@ Both libraries come with every CUDA build of torch. Launches go to torch's curre
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import glob
+import logging
 import os
 import sys
 import threading
@@ -19,6 +21,8 @@ from typing import Any
 import torch
 
 from inference.errors import InferenceError
+
+log = logging.getLogger(__name__)
 
 
 class NoDeviceCode(InferenceError):
@@ -46,28 +50,55 @@ class _Config(ctypes.Structure):
 class DeviceCode:
     """The kernels of one CUDA source, compiled for one device; raises NoDeviceCode."""
 
-    def __init__(self, source: str, macros: dict[str, object], device: torch.device) -> None:
+    def __init__(self, source: str, macros: dict[str, object], device: torch.device, target: str = "") -> None:
+        """`target`: another architecture to compile for ("compute_75"), whose code the driver translates for this device."""
         torch.zeros(1, device=device)  # makes the device's primary context current
         properties = torch.cuda.get_device_properties(device)
         self.device, self.multiprocessors = device, properties.multi_processor_count
         self.shared_limit = properties.shared_memory_per_block_optin
         self._attribute = _Attribute(6, 0, 1)
-        self._attribute_count = int(properties.major >= 9)  # a kernel's start may overlap the end of the one before from there on
+        self._attribute_count = int(properties.major >= 9 and not target)  # a kernel's start may overlap the end of the one before from there on
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._driver.cuLaunchKernelEx.argtypes = [ctypes.POINTER(_Config), ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-        image = compile_source(source, macros, architecture(device))
+        together = ctypes.c_int()
+        self._driver.cuDeviceGetAttribute(ctypes.byref(together), 95, device.index or 0)
+        self.cooperative = bool(together.value)
+        self._launch_kernel = self._driver.cuLaunchKernelEx
+        image = compile_source(source, macros, target or architecture(device))
         self._module = ctypes.c_void_p()
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), image), "loading the kernels")
         self._functions: dict[str, ctypes.c_void_p] = {}
 
     def launch(self, name: str, grid: Sequence[int], threads: int, shared_bytes: int, *arguments: Any) -> None:
         """Start one kernel on the current stream; arguments are tensors (or None) for pointers, ints, floats, ctypes values."""
-        stream = torch.cuda.current_stream(self.device).cuda_stream
         x, y, z = (*grid, 1, 1)[:3]
-        config = _Config(x, y, z, threads, 1, 1, shared_bytes, stream, ctypes.pointer(self._attribute), self._attribute_count)
+        config = _Config(x, y, z, threads, 1, 1, shared_bytes, self.stream(), ctypes.pointer(self._attribute), self._attribute_count)
         values = as_c_values(arguments)
         pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
         self._check(self._driver.cuLaunchKernelEx(ctypes.byref(config), self._function(name), pointers, None), name)
+
+    def launch_together(self, name: str, grid: Sequence[int], threads: int, shared_bytes: int, *arguments: Any) -> None:
+        """The same for a kernel whose blocks wait for each other: all of them are on the device at once, or none is started."""
+        own, self._attribute, count, self._attribute_count = self._attribute, _Attribute(2, 0, 1), self._attribute_count, 1
+        try:
+            self.launch(name, grid, threads, shared_bytes, *arguments)
+        finally:
+            self._attribute, self._attribute_count = own, count
+
+    def stream(self) -> int:
+        """The current stream's handle."""
+        return int(torch.cuda.current_stream(self.device).cuda_stream)
+
+    def prepare(self, name: str, threads: int, shared_bytes: int, *arguments: Any) -> Prepared:
+        """A launch to be repeated: ctypes arguments are kept as they are, so that many launches share one and see its changes."""
+        return Prepared(
+            self, self._function(name), _Config(1, 1, 1, threads, 1, 1, shared_bytes, None, ctypes.pointer(self._attribute), self._attribute_count), arguments
+        )
+
+    def run(self, function: ctypes.c_void_p, config: Any, pointers: Any) -> None:
+        """Start what was prepared."""
+        if code := self._launch_kernel(config, function, pointers, None):
+            self._check(code, "a prepared launch")
 
     def _function(self, name: str) -> ctypes.c_void_p:
         if name not in self._functions:
@@ -85,6 +116,28 @@ class DeviceCode:
             text = ctypes.c_char_p()
             self._driver.cuGetErrorString(code, ctypes.byref(text))
             raise NoDeviceCode(f"{what}: {(text.value or b'unknown error').decode()}")
+
+
+class Prepared:
+    """One kernel with its arguments; where it starts is said before each prompt (`at`), then calling it starts it."""
+
+    def __init__(self, code: DeviceCode, function: ctypes.c_void_p, config: _Config, arguments: Sequence[Any]) -> None:
+        self._code, self._function, self._config = code, function, config
+        self._values = as_c_values(arguments)
+        self._pointers = (ctypes.c_void_p * len(self._values))(*[ctypes.addressof(value) for value in self._values])
+        self._by_reference = ctypes.byref(config)
+
+    def at(self, x: int, y: int, stream: int) -> None:
+        """The grid and the stream from now on."""
+        config = self._config
+        config.grid_x, config.grid_y, config.stream = x, y, stream
+
+    def on(self, stream: int) -> None:
+        """The stream from now on."""
+        self._config.stream = stream
+
+    def __call__(self) -> None:
+        self._code.run(self._function, self._by_reference, self._pointers)
 
 
 def as_c_values(arguments: Sequence[Any]) -> list[Any]:
@@ -109,7 +162,10 @@ def architecture(device: torch.device) -> str:
 
 
 def compile_source(source: str, macros: dict[str, object], architecture: str) -> bytes:
-    """Machine code for `architecture`, compiled once: who asks while it is compiled waits. Raises NoDeviceCode with the compiler's message."""
+    """Code for `architecture`, compiled once: who asks while it is compiled waits. Raises NoDeviceCode with the compiler's message.
+
+    Machine code for "sm_90", PTX that later devices can translate for "compute_90".
+    """
     key = (source, tuple(sorted(macros.items())), architecture)
     with _images_lock:
         image = _images.get(key)
@@ -125,6 +181,14 @@ def compile_source(source: str, macros: dict[str, object], architecture: str) ->
     return image.result()
 
 
+def compile_quietly(source: str, macros: dict[str, object], architecture: str) -> None:
+    """The same in a thread of its own, for somebody who asks again later and is told then what failed."""
+    try:
+        compile_source(source, macros, architecture)
+    except Exception:
+        log.info("kernels could not be compiled beforehand", exc_info=True)
+
+
 _images: dict[Any, Future[bytes]] = {}
 _images_lock = threading.Lock()
 
@@ -137,7 +201,7 @@ def _compile(source: str, macros: dict[str, object], architecture: str) -> bytes
         raise NoDeviceCode("NVRTC could not be started")
     array = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
     failed = nvrtc.nvrtcCompileProgram(program, len(options), array)
-    kind = "ProgramLog" if failed else "CUBIN"
+    kind = "ProgramLog" if failed else "PTX" if architecture.startswith("compute") else "CUBIN"
     getattr(nvrtc, f"nvrtcGet{kind}Size")(program, ctypes.byref(size))
     text = ctypes.create_string_buffer(size.value)
     getattr(nvrtc, f"nvrtcGet{kind}")(program, text)
@@ -148,14 +212,12 @@ def _compile(source: str, macros: dict[str, object], architecture: str) -> bytes
 
 
 def _nvrtc() -> ctypes.CDLL:
-    major = (torch.version.cuda or "13").split(".")[0]
-    name = f"libnvrtc.so.{major}"
+    majors = [torch.version.cuda.split(".")[0]] if torch.version.cuda else ["13", "12"]  # without CUDA the one that is there: it needs no card
     folders = [folder for entry in sys.path for folder in glob.glob(os.path.join(entry, "nvidia", "*", "lib"))]
-    for builtins in [path for folder in folders for path in glob.glob(os.path.join(folder, f"libnvrtc-builtins.so.{major}*"))]:
-        ctypes.CDLL(builtins)  # the wheel's NVRTC doesn't look for it beside itself
-    for candidate in (name, *[os.path.join(folder, name) for folder in folders]):
-        try:
-            return ctypes.CDLL(candidate)
-        except OSError:
-            continue
-    raise NoDeviceCode(f"{name} was not found")
+    for name in (f"libnvrtc.so.{major}" for major in majors):
+        for builtins in [path for folder in folders for path in glob.glob(os.path.join(folder, name.replace("rtc.so", "rtc-builtins.so") + "*"))]:
+            ctypes.CDLL(builtins)  # the wheel's NVRTC doesn't look for it beside itself
+        for candidate in (name, *[os.path.join(folder, name) for folder in folders]):
+            with contextlib.suppress(OSError):
+                return ctypes.CDLL(candidate)
+    raise NoDeviceCode(f"libnvrtc.so.{majors[0]} was not found")

@@ -7,7 +7,7 @@ The caller checks for end marks and Stop between two ids, and just stops iterati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from inference.decode.sampling import Sampler
 
@@ -34,6 +34,28 @@ class Decoder(Protocol):
 
     def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int | None]:
         """At most `new_tokens` ids after the prompt read last, each on the host when it is yielded; None, and no more, where it saw a Stop."""
+        ...
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A decoder with a cache of its own whose size changes between runs, never in one."""
+
+    @property
+    def positions(self) -> int:
+        """How many positions it holds."""
+        ...
+
+    def must_grow(self, prompt_tokens: int, new_tokens: int) -> bool:
+        """Whether `grow` has to come before so long a run; False where it can't have the room."""
+        ...
+
+    def grow(self, prompt_tokens: int, new_tokens: int) -> None:
+        """Make that room; where there is none after all, `why_not` says so."""
+        ...
+
+    def shrink(self) -> bool:
+        """Give back what it grew by; False where it had not."""
         ...
 
 

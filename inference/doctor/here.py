@@ -21,7 +21,7 @@ def why_not(name: str, ways: FastWays) -> str | None:
 def _no_graph() -> str | None:
     """Why our CUDA kernels can't be compiled and loaded here; None where they can."""
     if torch.cuda.get_device_capability() < OLDEST_CAPABILITY:
-        return "the GPU is older than compute capability 8.0"
+        return f"the GPU is older than compute capability {OLDEST_CAPABILITY[0]}.{OLDEST_CAPABILITY[1]}"
     try:
         DeviceCode('extern "C" __global__ void nothing() {}', {}, torch.device("cuda"))
     except (InferenceError, OSError, RuntimeError) as error:

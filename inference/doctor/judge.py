@@ -13,8 +13,7 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from inference.cpu import install
-from inference.cuda import prefetch
-from inference.cuda.parts import check_form
+from inference.cuda.packed import check_sizes
 from inference.doctor import here
 from inference.doctor.look import NotSeen, Seen, see
 from inference.errors import InferenceError
@@ -22,6 +21,7 @@ from inference.fast import FastWays, first_line
 from inference.lane import config, measured
 from inference.models import loading, was_four_bit
 from inference.models.loading import Plan
+from inference.parts.reader import read_parts
 from inference.settings import Settings
 from inference.sources.at_hand import Checkpoint
 from inference.sources.files import TOKENIZERS, json_object
@@ -131,8 +131,7 @@ def _path(plan: Plan, ways: FastWays) -> str:
 
 
 def _graph_form(model: PreTrainedModel) -> None:
-    check_form(model)
-    prefetch.macros_of(model.config)
+    check_sizes(read_parts(model))
 
 
 FORMS: dict[str, Callable[[PreTrainedModel], None]] = {"cuda-graph": _graph_form, install.STEP: install.check_form}

@@ -74,6 +74,8 @@ def _what_next(trouble: Sequence[str], command: str) -> str:
 def _ways(lane: str, settings: Settings) -> list[str]:
     """A lane's faster ways, each with why it can't be had here; a model may still not be made for one."""
     ways = FastWays(lane, settings.fast)
+    if lane == "cuda:nf4" and loading.compute_dtype("cuda") != torch.float32:
+        ways.leave_out("compact")  # its values are 16-bit ones as they are
     lines = []
     for name in ways.names:
         reason = here.why_not(name, ways)

@@ -222,6 +222,7 @@ class Dispatch:
             return
         if isinstance(event, Prefill):
             run.began, run.path, lane.state, lane.deaths = True, event.path, "busy", 0
+            lane.load_ended(self._clock())  # its cache may have grown just before
             known = run.comparison.prompt_ids
             if known is not None and known != event.prompt_ids:
                 self._put(run, Failed(run.id, OTHER_IDS))

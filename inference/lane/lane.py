@@ -19,6 +19,7 @@ from inference.cache import cache
 from inference.cpu import install
 from inference.cpu.library import Library
 from inference.decode.decoder import Decoder, ShouldStop, answer
+from inference.decode.eager import check_state
 from inference.decode.sampling import Sampler, sampler_for
 from inference.errors import InferenceError, OutOfMemory
 from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Report, Request, Text
@@ -27,12 +28,14 @@ from inference.lane import measured, vram
 from inference.lane.paths import DecodePaths, device_lost
 from inference.lane.source import Source
 from inference.lane.text import TextStream
+from inference.lanes import LaneName
 from inference.models import loading, quantized_copy, was_four_bit
 from inference.settings import Settings
 from inference.sources.at_hand import Checkpoint
 from inference.timing import WARM_UP_TOKENS, Stopwatch
 
 LOOK_S = 0.1
+IDLE_S = 60.0  # after so long without a run, what a long prompt's cache took goes back to the card
 
 
 class Lane:
@@ -50,6 +53,7 @@ class Lane:
         self._figures = LoadFigures(0.0)
         self._import_s = import_s
         self._runs = 0
+        self._last_run = time.perf_counter()
         self._held = False
 
     def _forget(self) -> None:
@@ -58,6 +62,7 @@ class Lane:
         self.ways = FastWays(self.name, self.settings.fast, self.settings.fast_lost, device_lost)
         self.paths = DecodePaths(self.ways)
         self._copy: quantized_copy.Writer | None = None
+        self._grown = False
 
     # ---- load
 
@@ -91,7 +96,7 @@ class Lane:
         self.source.read(report)
         spans |= self.source.spans
         clock.skip()
-        self.paths.begin(self.source.config)
+        self.paths.begin(self.source.config, 4 if LaneName.parse(self.name).four_bit else 16)
         report(Loading("reading weights"))
         vram.begin(self.device)
         self.model = self.source.load_sound(lambda checkpoint: self._read(checkpoint, report), report)
@@ -105,9 +110,11 @@ class Lane:
         self._warm_up(self.model, self.paths.take(self.model))
         clock.end("warm-up")
         self.paths.make_ready(self.model, library, facts.context_length, report)
+        if self.paths.fast is None:  # a fast path is let in by a comparison that would have seen it
+            check_state(self.model, self.source.warm_up_ids(WARM_UP_TOKENS))
         machine.give_back_freed()
         clock.end("fast path")
-        self._figures = LoadFigures(sum(spans.values()), spans, peak_ram_bytes=self.ram.peak(), peak_vram=vram.held(self.device))
+        self._figures = LoadFigures(sum(spans.values()), spans, peak_ram_bytes=self.ram.peak(), peak_vram=vram.held(self.device, self.paths.positions))
         self.facts = facts
         measured.note(self.settings, self.source.checkpoint.folder, self.name, facts, self._figures)
         self._kernel = kernel or facts.kernel
@@ -155,13 +162,27 @@ class Lane:
         """A piece of what is done while nothing is asked: in how many seconds there is more, None where never."""
         if self._copy and not self._held and not self._copy.step():
             self._copy = None
-        return LOOK_S if self._copy else None
+        return LOOK_S if self._copy else self._shrink_when_idle()
+
+    def _shrink_when_idle(self) -> float | None:
+        """In how many seconds the cache is to shrink; None once it has, or had not grown."""
+        if not self._grown:
+            return None
+        if (left := self._last_run + IDLE_S - time.perf_counter()) > 0:
+            return left
+        self._grown = False
+        self.paths.shrink()
+        return None
 
     # ---- generate
 
-    def generate(self, run_id: str, request: Request, should_stop: ShouldStop) -> Iterator[Prefill | Text | Done]:
-        """Answer one request on the loaded model; the last event is Done, or InferenceError is raised."""
+    def generate(self, run_id: str, request: Request, should_stop: ShouldStop) -> Iterator[Loading | Prefill | Text | Done]:
+        """Answer one request on the loaded model; the last event is Done, or InferenceError is raised. Loading comes first where the cache grows."""
         prompt_ids, used, ordinary = self.source.encode(request)
+        if self.paths.must_grow(len(prompt_ids), request.max_new_tokens):
+            yield Loading("making room for a longer context")
+            self.paths.grow(len(prompt_ids), request.max_new_tokens)
+            self._grown = True
         run = _Answer(self, request, prompt_ids, should_stop)
         vram.begin_run(self.device)
         yield Prefill(run_id, tuple(prompt_ids), used, time.perf_counter(), run.decoder.path, ordinary)
@@ -187,9 +208,10 @@ class Lane:
         if rest and ids:
             yield Text(run_id, rest, len(ids), watch.stamps[-1] - t_start)
         self._runs += 1
+        self._last_run = time.perf_counter()
         yield Done(
             run_id, reason, stream.text, tuple(ids), len(prompt_ids), watch.timings(len(prompt_ids)), t_start=t_start,
-            vram=vram.held(self.device), ram=Ram(self.ram.peak(), self.ram.uss()),
+            vram=vram.held(self.device, self.paths.positions), ram=Ram(self.ram.peak(), self.ram.uss()),
             path=run.decoder.path, path_reason=run.reason, warm=self._runs > 1,
         )  # fmt: skip
 

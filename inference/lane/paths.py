@@ -15,11 +15,12 @@ from transformers import PreTrainedModel
 from inference.cpu import decoder as cpu
 from inference.cpu import install
 from inference.cpu.library import Library
-from inference.decode.decoder import Decoder
+from inference.decode.decoder import Decoder, Growing
 from inference.decode.eager import EagerDecoder
 from inference.errors import DeviceLost
 from inference.events import Report
 from inference.fast import FastWays, first_line
+from inference.parts.check import as_record
 
 log = logging.getLogger(__name__)
 GRAPH, STEP = "cuda-graph", install.STEP
@@ -37,12 +38,12 @@ class DecodePaths:
 
     # ---- in the load
 
-    def begin(self, config: Any) -> None:
-        """Before the weights are read: what can be made ready from the configuration alone goes on meanwhile."""
+    def begin(self, config: Any, bits: int) -> None:
+        """Before the weights are read: what can be made ready from the configuration, and the `bits` of a weight, goes on meanwhile."""
         if self.ways.may(GRAPH):
             from inference.cuda import prefetch
 
-            prefetch.begin(config, torch.device("cuda"))
+            prefetch.begin(config, torch.device("cuda"), bits)
 
     def take(self, model: PreTrainedModel) -> Decoder:
         """The model is loaded: the eager way to decode it."""
@@ -52,14 +53,43 @@ class DecodePaths:
     def make_ready(self, model: PreTrainedModel, library: Library | None, context_length: int, report: Report) -> None:
         """The captured path, or the step in C."""
         if self.ways.may(GRAPH):
-            self.fast = self.ways.attempt(GRAPH, lambda: _captured(model, context_length), report)
+            self.fast = self.ways.attempt(GRAPH, lambda: self._captured(model, context_length), report)
         elif library is not None:
             self.fast = self.ways.attempt(STEP, lambda: install.step(model, library, self.ways), report)
+
+    def _captured(self, model: PreTrainedModel, context_length: int) -> Decoder:
+        from inference.cuda.decoder import GraphDecoder
+
+        decoder = GraphDecoder(model, context_length)
+        decoder.choose()
+        self.ways.checked = as_record(decoder.check())
+        decoder.make_ready()
+        return decoder
 
     @property
     def kernel(self) -> str | None:
         """What the products are called where a path brings its own."""
         return KERNELS[self.name] if self.fast else None
+
+    # ---- between runs
+
+    @property
+    def positions(self) -> int | None:
+        """How many a fast path's own cache holds; None where it has none."""
+        return self.fast.positions if isinstance(self.fast, Growing) else None
+
+    def must_grow(self, prompt_tokens: int, new_tokens: int) -> bool:
+        """Whether the fast path's cache has to grow for so long a run, and can."""
+        return isinstance(self.fast, Growing) and self.fast.must_grow(prompt_tokens, new_tokens)
+
+    def grow(self, prompt_tokens: int, new_tokens: int) -> None:
+        """Make room for it."""
+        if isinstance(self.fast, Growing):
+            self.fast.grow(prompt_tokens, new_tokens)
+
+    def shrink(self) -> bool:
+        """Give back what the cache grew by; whether it had."""
+        return isinstance(self.fast, Growing) and self.fast.shrink()
 
     # ---- for a run
 
@@ -88,14 +118,6 @@ class DecodePaths:
     def _reason(self, now: str | None) -> str | None:
         why = self.ways.why_not.get(self.name) or now
         return f"{self.name}: {why}" if self.name and why else None
-
-
-def _captured(model: PreTrainedModel, context_length: int) -> Decoder:
-    from inference.cuda.decoder import GraphDecoder
-
-    decoder = GraphDecoder(model, context_length)
-    decoder.make_ready()
-    return decoder
 
 
 def device_lost() -> bool:

@@ -42,6 +42,8 @@ def probe(name: str) -> Found:
         return Found(lane, False, f"{no_cuda[:1].upper()}{no_cuda[1:]}. Use the lane cpu:{'nf4' if precision == 'nf4' else 'fp32'} here.")
     if precision == "nf4" and (missing := bitsandbytes_reason()):
         return Found(lane, False, missing)
+    if lane == "cuda:bf16" and (emulated := bf16_reason()):
+        return Found(lane, False, emulated)
     return Found(lane, True, no_cuda)
 
 
@@ -73,6 +75,16 @@ def _other_device() -> str:
     if torch.backends.mps.is_available():
         return "no CUDA device (Apple's GPU, MPS, is one that no lane runs on yet)"
     return "no CUDA device (this torch is a CPU build)"
+
+
+def bf16_reason() -> str | None:
+    """Why bfloat16 is not this GPU's own arithmetic; None where it is (`torch.cuda.is_bf16_supported` counts emulation too)."""
+    major, minor = torch.cuda.get_device_capability()
+    if (major, minor) >= (8, 0):
+        return None
+    return (
+        f"This GPU (compute capability {major}.{minor}) only emulates bfloat16, so its figures would say nothing of that precision. Use the lane cuda:nf4 here."
+    )
 
 
 def bitsandbytes_reason() -> str | None:

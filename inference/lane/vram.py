@@ -54,11 +54,12 @@ def begin_run(device: str) -> None:
         torch.cuda.reset_peak_memory_stats()
 
 
-def held(device: str) -> Vram | None:
-    """torch's peaks since the last `begin`, and what the driver says; None for a lane on the CPU."""
+def held(device: str, positions: int | None = None) -> Vram | None:
+    """torch's peaks since the last `begin`, what the driver says, and the `positions` of a cache held; None for a lane on the CPU."""
     if device != "cuda":
         return None
-    return Vram(torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated(), held_by_this_process(str(torch.cuda.get_device_properties(0).uuid)))
+    by_driver = held_by_this_process(str(torch.cuda.get_device_properties(0).uuid))
+    return Vram(torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated(), by_driver, positions)
 
 
 def give_back() -> None:

@@ -44,6 +44,13 @@ class ExactEmbedding(nn.Embedding):
         return rows if scale is None else rows * scale.float()
 
 
+def in_fp32(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """The plain product: the matrix made FP32, some rows at a time, for as long as it takes."""
+    rows = max(1, 16 * CHECKED_ROWS // weight.shape[1])
+    found = torch.cat([functional.linear(x, block.to(x.dtype)) for block in weight.split(rows)], -1)
+    return found if bias is None else found + bias
+
+
 def matrices(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """(name, module) of each layer whose matrix can be kept compact; an unknown kind of embedding stays FP32."""
     return [(name, module) for name, module in model.named_modules() if _is_matrix(module)]

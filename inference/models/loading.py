@@ -24,7 +24,7 @@ from inference.events import Report
 from inference.fast import FastWays, first_line
 from inference.models import facts, fits, private, quantized_already
 from inference.models.arguments import arguments_for, compute_dtype, model_arguments, quantization_of
-from inference.models.exact import kept_as_stored, shrink
+from inference.models.exact import in_fp32, install, kept_as_stored, shrink
 from inference.models.facts import context_length, describe, held, state_tensors, weights_bytes
 from inference.models.progress import WeightsProgress
 from inference.models.skeleton import NOT_TEXT, Skeleton, skeleton, whole_layers_left
@@ -117,7 +117,10 @@ def plan(name: str, config: PretrainedConfig, tensors: Mapping[str, Stored], lan
         raise InferenceError(f"{name} has {len(tensors)} tensors in its files and {layers} layers by its config.json. Correct num_hidden_layers there.")
     arguments = arguments_for(config, lane)
     if ways.may("compact") and arguments["dtype"] != torch.float32:
-        ways.refuse("compact", "this lane keeps 16-bit values as they are")
+        if lane.startswith("cuda"):
+            ways.leave_out("compact")
+        else:
+            ways.refuse("compact", "this lane keeps 16-bit values as they are")
     found = skeleton(config, tensors, arguments["dtype"], arguments.get("quantization_config"))
     if lane.endswith(":nf4") and not any(map(private.is_four_bit, found.model.modules())):
         raise Refused(
@@ -179,6 +182,8 @@ def _read(folder: Path, plan: Plan, ways: FastWays) -> PreTrainedModel:
 
         odd_rows.mend(model)
     ways.attempt("compact", lambda: shrink(model))
+    if not on_cpu and "compact" in ways.used:  # the CPU's products are chosen later
+        install(model, in_fp32)
     facts.remember(model, facts.Origin(plan.tensors, weights.values, found.stray))
     return model.eval()
 

@@ -30,6 +30,9 @@ PAST = 40  # rows of a layer beyond its window
 NO_WINDOW = 32  # a layer that sees everything is tried as if this were its window
 STEPS = 4  # the last ids go one at a time, and the logits after each of them are compared
 TIMES = 3  # ours may be so many times as far from the model's as its own two ways are from each other
+# ... or so many times as one rounding of its embedded ids moves it. In 16 bits the model's two ways may agree bit for bit, and whoever sums in
+# another order rounds other values: on a GPU 0.4 to 1.1 times that, as the model's own two forms of attention do, for nine models and layers
+ROUNDINGS = 2
 BUDGET_S = 1.2  # for a forward of one layer: where a long window would take longer, a short one stands in its place
 UNIFORMS = (0.0, 0.31, 0.9999)
 
@@ -47,12 +50,16 @@ Build = Callable[[ModelParts, int], Runner]  # a description of all layers or of
 
 @dataclass(frozen=True)
 class Tried:
-    """One comparison: the distance of ours from the model's logits, as a share of their size, of the model's own two ways, and what was allowed."""
+    """One comparison: the distance of ours from the model's logits, as a share of their size, of the model's own two ways, and what was allowed.
+
+    `one_rounding`: how far one rounding of the embedded ids moves the model's logits.
+    """
 
     what: str
     rows: int
     difference: float
     plain_ways: float
+    one_rounding: float
     bound: float
 
 
@@ -87,13 +94,14 @@ def _compared(what: str, model: PreTrainedModel, parts: ModelParts, runner: Runn
     once, steps = _at_once(model, ids), _one_by_one(model, ids)
     ours = [runner.run(ids[: rows - STEPS], 0)] + [runner.run([ids[at]], at) for at in range(rows - STEPS, rows)]
     difference, ways = (_distance(other, once) for other in (torch.stack(ours).to(once), steps))
-    bound = max(TIMES * ways, _rounding(parts))
+    one_rounding = _distance(_shaken(model, parts, ids), once)
+    bound = max(TIMES * ways, ROUNDINGS * one_rounding, _rounding(parts))
     if not difference <= bound:  # NaN is not
         raise NotUnderstood(
             f"our own step's logits differ from the model's by {difference:.2g} of their size ({what}, {rows} ids), "
-            f"where its own two ways differ by {ways:.2g} and {bound:.2g} is allowed"
+            f"where its own two ways differ by {ways:.2g}, one rounding moves it by {one_rounding:.2g}, and {bound:.2g} is allowed"
         )
-    return Tried(what, rows, difference, ways, bound)
+    return Tried(what, rows, difference, ways, one_rounding, bound)
 
 
 def _distance(found: Tensor, truth: Tensor) -> float:
@@ -108,6 +116,15 @@ def _rounding(parts: ModelParts) -> float:
 def _at_once(model: PreTrainedModel, ids: list[int]) -> Tensor:
     """Logits [STEPS + 1, vocabulary] after the last ids, all of them in one forward."""
     output = model(input_ids=torch.tensor([ids], device=model.device), use_cache=False, logits_to_keep=STEPS + 1)
+    return output.logits[0].float()
+
+
+def _shaken(model: PreTrainedModel, parts: ModelParts, ids: list[int]) -> Tensor:
+    """The same with every embedded value moved by up to half a unit in its last place."""
+    embedded = parts.embed(torch.tensor([ids], device=model.device))
+    unit = torch.finfo(embedded.dtype).eps
+    moved = torch.rand(embedded.shape, generator=torch.Generator().manual_seed(len(ids))).to(embedded.device) - 0.5
+    output = model(inputs_embeds=(embedded.double() * (1 + moved * unit)).to(embedded.dtype), use_cache=False, logits_to_keep=STEPS + 1)
     return output.logits[0].float()
 
 

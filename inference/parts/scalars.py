@@ -19,7 +19,7 @@ _IDS = {"pad_token_id", "bos_token_id", "eos_token_id", "padding_idx"}
 _NO_EFFECT = {
     "attention_dropout", "residual_dropout", "embedding_dropout", "resid_pdrop", "embd_pdrop", "initializer_range", "pretraining_tp", "use_cache",
     "tie_word_embeddings", "attention_bias", "mlp_bias", "max_position_embeddings", "original_max_position_embeddings", "gradient_checkpointing",
-    "has_sliding_layers", "is_loaded_in_4bit", "is_4bit_serializable", "is_quantized", "layer_idx", "num_heads", "num_key_value_groups", "is_causal", "training",
+    "is_quantized", "is_loaded_in_4bit", "is_4bit_serializable", "has_sliding_layers", "layer_idx", "num_heads", "num_key_value_groups", "is_causal", "training",
 }  # fmt: skip
 # read by `reader.py` or by the model's rotary module, which is tried
 _READ = {

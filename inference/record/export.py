@@ -28,7 +28,7 @@ RUN = (
 QUALITY = ("positions", "kld_mean", "kld_se", "top1_agreement", "ppl_ratio")
 COLUMNS = (
     "created", "model", "lane", "device", "precision", "mode", "line", "prompt", "expected", "repeat", *RUN,
-    "load_total_s", "load_cold", "weights_bytes", "vram_reserved", "vram_allocated", "vram_device", "ram_rss_peak", "ram_uss",
+    "load_total_s", "load_cold", "weights_bytes", "vram_reserved", "vram_allocated", "vram_device", "vram_positions", "ram_rss_peak", "ram_uss",
     *(f"quality_{key}" for key in QUALITY),
 )  # fmt: skip
 
@@ -99,7 +99,7 @@ def _csv_row(record: Record, name: str, lane: LaneRecord, number: int, run: RunR
         "mode": record.request.mode, "line": row and row.line, "prompt": record.request.prompt, "expected": row and row.expected,
         "repeat": number, **{key: getattr(run, key) for key in RUN}, "load_total_s": load and load.total_s, "load_cold": load and load.cold,
         "weights_bytes": lane.weights_bytes, "vram_reserved": vram.reserved, "vram_allocated": vram.allocated,
-        "vram_device": vram.device, "ram_rss_peak": ram.rss_peak, "ram_uss": ram.uss,
+        "vram_device": vram.device, "vram_positions": vram.positions, "ram_rss_peak": ram.rss_peak, "ram_uss": ram.uss,
         **{f"quality_{key}": getattr(quality, key, None) for key in QUALITY},
     }  # fmt: skip
 

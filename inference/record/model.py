@@ -210,7 +210,7 @@ class LaneRecord:
         return _largest([run.ram.rss_peak if run.ram else None for run in self.runs] + [self.load.peak_ram_bytes if self.load else None])
 
     def peak_vram(self, kind: str) -> int | None:
-        """The largest VRAM figure of a kind ("reserved", "allocated", "device"), of the runs and the load, in bytes."""
+        """The largest VRAM figure of a kind ("reserved", "allocated", "device": bytes; "positions"), of the runs and the load."""
         found = [run.vram for run in self.runs] + [self.load.peak_vram if self.load else None]
         return _largest([getattr(vram, kind) for vram in found if vram])
 

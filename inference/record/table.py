@@ -128,7 +128,9 @@ def _vram(record: Record, lane: LaneRecord) -> str:
     if not lane.on_gpu:
         return f"{UNKNOWN} ({why(lane, 'vram')})"
     words = (("reserved", "reserved"), ("allocated", "allocated"), ("device", "by the driver (CUDA context included)"))
-    return "\n".join(f"{shown(lane.peak_vram(key), size, lane, f'vram.{key}')} {word}" for key, word in words)
+    lines = [f"{shown(lane.peak_vram(key), size, lane, f'vram.{key}')} {word}" for key, word in words]
+    positions = lane.peak_vram("positions")
+    return "\n".join(lines + ([f"with a cache of {positions:,} positions"] if positions else []))
 
 
 def response(record: Record, lane: LaneRecord) -> str:

@@ -1,4 +1,4 @@
-"""The kernels of a model are compiled from its configuration alone, once, while its weights are read; other families are refused by name."""
+"""The kernels of a model are compiled from its configuration alone, once, while its weights are read; other models are refused in a sentence."""
 
 from __future__ import annotations
 
@@ -6,65 +6,75 @@ import threading
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, Gemma3Config
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Gemma3Config
 
-from inference.cuda import device_code, prefetch
+from inference.cuda import device_code, kernels, prefetch
 from inference.cuda.device_code import NoDeviceCode, compile_source
-from inference.cuda.parts import NotFusable, check_form, read_parts
-from inference.cuda.step import kernel_macros
+from inference.cuda.packed import check_sizes, pack
 from inference.models.skeleton import skeleton
-from tests.support.quantized import MODELS, quantized
+from inference.parts.description import NotUnderstood
+from inference.parts.reader import read_parts
+from tests.support import families
+from tests.support.quantized import in_16_bits, made, quantized
+from tests.support.tiny import make_checkpoint
 
 SMALL = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-OTHERS = {
-    "olmo2": "has no input_layernorm",
-    "olmo3": "has no input_layernorm",
-    "nemotron": "has no gate_proj",
-    "arcee": "has no gate_proj",
-    "exaone4": "has no input_layernorm",
-    "phi3": "has no q_proj",
-    "gpt2": "no stack of decoder layers",
-}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", families.FAST)
 def test_the_skeleton_says_what_the_loaded_model_says(name):
-    model = quantized(name)
-    assert prefetch.macros_of(model.config) == kernel_macros(read_parts(model))
+    model = made(name)
+    packed = pack(read_parts(model))
+    assert prefetch.macros_of(model.config, 16) == kernels.macros(packed.parts, packed.bits, packed.wide, packed.head_bits)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_form_that_our_step_knows_is_known_without_weights(name):
-    loaded = quantized(name)
+def test_weights_in_four_bits_and_activations_in_float32_are_other_kernels():
+    model = in_16_bits(quantized("llama", torch.float32))
+    packed = pack(read_parts(model))
+    assert prefetch.macros_of(model.config, 4, wide=True) == kernels.macros(packed.parts, packed.bits, packed.wide, packed.head_bits)
+    assert (packed.bits, packed.wide) == (4, True)
+
+
+def test_a_form_that_the_kernels_know_is_known_without_weights():
+    loaded = quantized("gemma3")
     quantization = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
-    check_form(skeleton(loaded.config, (), torch.bfloat16, quantization).model)
+    check_sizes(read_parts(skeleton(loaded.config, (), torch.bfloat16, quantization).model))
     loaded.config.head_dim = 48
-    with pytest.raises(NotFusable, match="48 columns|x 96|144"):
-        check_form(skeleton(loaded.config, (), torch.bfloat16, quantization).model)
+    with pytest.raises(NotUnderstood, match="heads have 48 columns|a matrix of"):
+        check_sizes(read_parts(skeleton(loaded.config, (), torch.bfloat16, quantization).model))
 
 
 def test_a_multimodal_configuration_is_read_by_its_text_part():
     text = {**SMALL, "head_dim": 64, "sliding_window": 12}
     vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
     config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
-    assert prefetch.macros_of(config) == {"HEAD_DIM": 64, "Q_HEADS": 4, "KV_HEADS": 2, "NORM_OFFSET": "1.f", "NORM_ROUNDS": 0, "ACTIVATION": 1}
+    found = prefetch.macros_of(config, 4)
+    assert (found["HEAD_DIM"], found["Q_HEADS"], found["KV_HEADS"], found["NORM_OFFSET"], found["ACTIVATION"]) == (64, 4, 2, "1.f", 1)
 
 
-@pytest.mark.parametrize("kind", OTHERS)
-def test_a_family_that_our_step_does_not_know_is_refused_in_a_sentence(kind):
-    config = AutoConfig.for_model(kind) if kind == "gpt2" else AutoConfig.for_model(kind, **SMALL, pad_token_id=0)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    for asked in (check_form, read_parts):
-        with pytest.raises(NotFusable, match=OTHERS[kind]):
-            asked(model)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: setattr(m.model.layers[1], "mlp", made("mistral, a window").model.layers[0].mlp), "differ in size"),
+        (lambda m: m.lm_head.to(torch.float32), "head is stored in torch.float32"),
+        (lambda m: m.model.layers[1].input_layernorm.to(torch.float32), "norms are of several dtypes"),
+        (lambda m: m.model.layers[0].mlp.down_proj.to(torch.float16), "stored in torch.float16"),
+        (lambda m: m.to(torch.float16), "computes in torch.float16"),
+        (lambda m: m.to(torch.float32), "float32"),
+    ],
+)
+def test_what_the_kernels_cannot_do_is_refused_by_name(change, words):
+    model = made("llama")
+    change(model)
+    with pytest.raises(NotUnderstood, match=words):
+        pack(read_parts(model))
 
 
-def test_layers_of_several_sizes_are_refused():
+def test_a_model_quantized_in_part_is_refused():
     model = quantized("llama")
-    model.model.layers[1].mlp = quantized("qwen3").model.layers[0].mlp
-    with pytest.raises(NotFusable, match="differ in size"):
-        read_parts(model)
+    model.model.layers[1].mlp.down_proj = made("llama").model.layers[1].mlp.down_proj
+    with pytest.raises(NotUnderstood, match="several formats"):
+        pack(read_parts(model))
 
 
 def test_who_asks_while_it_is_compiled_waits_and_gets_the_same(monkeypatch):
@@ -97,3 +107,10 @@ def test_a_failed_compilation_is_told_to_each_who_asks(monkeypatch):
     for _ in range(2):
         with pytest.raises(NoDeviceCode, match="libnvrtc"):
             compile_source("s", {}, "sm_90")
+
+
+def test_a_model_that_transformers_put_in_4_bits_is_read(tmp_path):
+    quantization = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
+    folder = make_checkpoint(tmp_path, "gemma3_text")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, quantization_config=quantization, device_map="cpu")
+    assert pack(read_parts(model)).bits == 4

@@ -76,6 +76,19 @@ def test_waits_are_split_into_load_turn_and_queue(stage):
     assert (done.turn_wait_s, done.load_wait_s, done.queue_s) == (5, 7, 0)
 
 
+def test_a_cache_that_grows_before_a_run_is_told_as_loading_and_counted_as_load(loaded):
+    four, _ = runs(loaded.ask())
+    lane = loaded.lanes["auto:nf4"]
+    lane.emit(Loading("making room for a longer context"))
+    assert loaded.state("auto:nf4") == "loading" and loaded.drain(four)[-1] == Loading("making room for a longer context")
+    loaded.clock.now += 2
+    lane.begin()
+    assert loaded.state("auto:nf4") == "busy"
+    loaded.clock.now += 5
+    lane.finish()
+    assert last(loaded, four).load_wait_s == 2, "the run itself is no load"
+
+
 def test_waiting_behind_another_visitor_is_queue_and_the_position_is_told(loaded):
     loaded.ask(mode="together")
     four, _ = runs(loaded.ask(mode="together"))

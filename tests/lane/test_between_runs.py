@@ -1,7 +1,10 @@
-"""What a lane does while nothing is asked: the 4-bit copy, a piece at a time, and never while a run is measured."""
+"""What a lane does while nothing is asked: the 4-bit copy, a piece at a time, and never while a run is measured; and what a long context took is given back."""
 
 from inference.cache import cache, manifest
 from inference.cache.manifest import State
+from inference.decode.eager import EagerDecoder
+from inference.events import Loading, Prefill, Request
+from inference.lane import lane as lane_module
 from inference.lane.lane import LOOK_S, Lane
 from inference.models import loading, quantized_copy
 from inference.settings import Settings
@@ -22,3 +25,34 @@ def test_the_copy_is_written_between_runs_and_keeps_still_while_one_is_measured(
     lane.hold(False)
     waits = [lane.between_runs() for _ in range(6)]
     assert waits[:5] == [LOOK_S] * 5 and waits[5] is None and manifest.state(entry.path, key) is State.WHOLE
+
+
+class Growing(EagerDecoder):
+    """The eager way with a cache that holds ten positions until it grows."""
+
+    positions = 10
+
+    def must_grow(self, prompt_tokens: int, new_tokens: int) -> bool:
+        return prompt_tokens + new_tokens > self.positions
+
+    def grow(self, prompt_tokens: int, new_tokens: int) -> None:
+        self.positions = prompt_tokens + new_tokens
+
+    def shrink(self) -> bool:
+        shrunk, self.positions = self.positions > 10, 10
+        return shrunk
+
+
+def test_a_cache_grows_before_the_run_begins_and_shrinks_when_nothing_is_asked(tmp_path, monkeypatch):
+    lane = Lane("cpu:fp32", Settings(model_id=str(make_checkpoint(tmp_path / "m", "llama")), cache_dir=str(tmp_path / "cache"), fast=()))
+    lane.load(lambda _: None)
+    lane.paths.fast = decoder = Growing(lane.model)
+    for asked, grows in ((2, False), (40, True), (40, False)):
+        events = list(lane.generate("r", Request("hi", format="raw", max_new_tokens=asked), lambda: False))
+        assert [type(event) for event in events[:2]].count(Loading) == grows and isinstance(events[grows], Prefill)
+        assert not any(isinstance(event, Loading) for event in events[1:]), "it never grows in a run"
+    assert lane.paths.positions == decoder.positions > 40
+    left = lane.between_runs()
+    assert left is not None and 0 < left <= lane_module.IDLE_S and decoder.positions > 40
+    monkeypatch.setattr(lane_module, "IDLE_S", 0.0)
+    assert lane.between_runs() is None and decoder.positions == 10

@@ -18,3 +18,13 @@ def test_a_device_that_is_no_cuda_device_is_told_by_its_name(hip, mps, words, mo
     assert words in probe.cuda_reason() and probe.probe("auto:nf4").lane == "cpu:nf4"
     found = probe.probe("cuda:bf16")
     assert not found.available and words in found.reason and "cpu:fp32" in found.reason
+
+
+@pytest.mark.parametrize(("capability", "offered"), [((7, 5), False), ((8, 0), True), ((12, 0), True)])
+def test_bfloat16_is_offered_only_where_it_is_not_emulated(capability, offered, monkeypatch):
+    monkeypatch.setattr(probe, "cuda_reason", lambda: None)
+    monkeypatch.setattr(probe, "bitsandbytes_reason", lambda: None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
+    found = probe.probe("cuda:bf16")
+    assert found.available == offered and (offered or "7.5) only emulates bfloat16" in found.reason)
+    assert probe.probe("cuda:nf4").available

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
 from inference.cpu import products
 from inference.errors import InferenceError, Refused
@@ -225,3 +225,18 @@ def test_more_layers_than_tensors_are_refused_before_they_are_made(tmp_path):
     folder = change_config(make_checkpoint(tmp_path, "llama"), num_hidden_layers=10**7)
     with pytest.raises(InferenceError, match=r"tensors in its files and 10000000 layers by its config\.json"):
         load(folder, "cpu:fp32")
+
+
+@pytest.mark.parametrize("computed", [torch.bfloat16, torch.float32], ids=str)
+def test_a_gpu_without_bfloat16_keeps_16_bit_values_as_storage(tmp_path, monkeypatch, computed):
+    monkeypatch.setattr(arguments, "compute_dtype", lambda _: computed)
+    folder, ways = make_checkpoint(tmp_path, "llama"), FastWays("cuda:nf4", ALL)
+    plan = loading.plan("tiny", AutoConfig.from_pretrained(folder), loading.tensors_of(folder), "cuda:nf4", ways)
+    assert plan.arguments["dtype"] == computed
+    assert ways.may("compact") == (computed == torch.float32) and "compact" not in ways.why_not
+
+
+def test_the_product_of_16_bit_storage_is_that_of_its_values(monkeypatch):
+    monkeypatch.setattr(exact, "CHECKED_ROWS", 8)  # some rows at a time
+    weight, x, bias = torch.randn(33, 16).bfloat16(), torch.randn(3, 16), torch.randn(33)
+    assert torch.allclose(exact.in_fp32(x, weight, bias), torch.nn.functional.linear(x, weight.float(), bias), atol=1e-5)

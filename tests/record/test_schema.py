@@ -50,7 +50,7 @@ FORKED = Fork(3, 0.7, False, 5, 6, (Choice(5, "a", -0.1),), (Choice(6, "b", -0.2
 
 def full(device: str = "cpu") -> object:
     """A record of two measured lanes, every figure of which is known and unlike the others."""
-    ram, vram = Ram(700 * 2**20, 300 * 2**20), Vram(5 * 2**30, 4 * 2**30, 6 * 2**30) if device == "cuda" else None
+    ram, vram = Ram(700 * 2**20, 300 * 2**20), Vram(5 * 2**30, 4 * 2**30, 6 * 2**30, 2304) if device == "cuda" else None
 
     def run(tps):
         done = Done(**{**ended(tps).done.__dict__, "vram": vram, "ram": ram, "queue_s": 0.0, "turn_wait_s": 0.0, "load_wait_s": 0.0})
@@ -75,7 +75,7 @@ def test_the_json_of_a_record_has_the_documented_keys_and_no_others():
     for lane in record["lanes"].values():
         (run,) = lane["runs"]
         assert set(lane) == LANE and set(lane["load"]) == LOAD and set(run) == RUN
-        assert set(run["vram"]) == {"reserved", "allocated", "device"} and set(run["ram"]) == {"rss_peak", "uss"}
+        assert set(run["vram"]) == {"reserved", "allocated", "device", "positions"} and set(run["ram"]) == {"rss_peak", "uss"}
         assert set(lane["median"]) == set(lane["min"]) == set(lane["max"]) == SPREAD
 
 

@@ -19,6 +19,7 @@
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ static
 #define DEVICE static inline
+#define METHOD inline
 #define ALL 0xffffffffu
 struct uint2 { unsigned x, y; };
 struct uint4 { unsigned x, y, z, w; };
@@ -31,14 +32,35 @@ static dim threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulator {
 enum State { READY, AT_BLOCK, AT_WARP, ENDED };
-struct Fiber { ucontext_t context; State state; std::vector<char> stack; };
+#if defined(__x86_64__)  // swapcontext asks the kernel at every switch, which is most of a test's time
+typedef void* Context;
+extern "C" void emulator_switch(Context* from, Context to) __asm__("emulator_switch");
+__asm__(".text\nemulator_switch:\n push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15\n mov %rsp, (%rdi)\n mov %rsi, %rsp\n"
+        " pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp\n ret\n");
+static void turn_to(Context& from, Context& to) { emulator_switch(&from, to); }
+static void prepare(Context& c, char* stack, size_t bytes, void (*enter)()) {
+    void** top = (void**)(((uintptr_t)stack + bytes) / 16 * 16);
+    *--top = nullptr, *--top = (void*)enter;
+    for (int i = 0; i < 6; ++i) *--top = nullptr;
+    c = top;
+}
+#else
+typedef ucontext_t Context;
+static void turn_to(Context& from, Context& to) { swapcontext(&from, &to); }
+static void prepare(Context& c, char* stack, size_t bytes, void (*enter)()) {
+    getcontext(&c);
+    c.uc_stack.ss_sp = stack, c.uc_stack.ss_size = bytes, c.uc_link = nullptr;
+    makecontext(&c, enter, 0);
+}
+#endif
+struct Fiber { Context context; State state; std::vector<char> stack; };
 static std::vector<Fiber> fibers;
-static ucontext_t scheduler;
+static Context scheduler;
 static int current;
 static std::function<void()> body;
 static double lane_value[32][32][8];
-static void enter() { body(); fibers[current].state = ENDED; swapcontext(&fibers[current].context, &scheduler); }
-static void pause_as(State state) { fibers[current].state = state; swapcontext(&fibers[current].context, &scheduler); }
+static void pause_as(State state) { fibers[current].state = state; turn_to(fibers[current].context, scheduler); }
+static void enter() { body(); pause_as(ENDED); }
 static bool release(int low, int high, State state) {
     for (int i = low; i < high; ++i) if (fibers[i].state != state && fibers[i].state != ENDED) return false;
     bool any = false;
@@ -51,16 +73,14 @@ static void run_block(int threads) {
         Fiber& f = fibers[i];
         f.state = READY;
         if (f.stack.empty()) f.stack.resize(1 << 16);
-        getcontext(&f.context);
-        f.context.uc_stack.ss_sp = f.stack.data(), f.context.uc_stack.ss_size = f.stack.size(), f.context.uc_link = nullptr;
-        makecontext(&f.context, enter, 0);
+        prepare(f.context, f.stack.data(), f.stack.size(), enter);
     }
     for (;;) {
         bool moved = false, alive = false;
         for (int i = 0; i < threads; ++i) {
             if (fibers[i].state == READY) {
                 current = i, threadIdx.x = i, moved = true;
-                swapcontext(&scheduler, &fibers[i].context);
+                turn_to(scheduler, fibers[i].context);
             }
             alive |= fibers[i].state != ENDED;
         }
@@ -83,10 +103,18 @@ template <class T> static inline T __shfl_xor_sync(unsigned, T v, int step) {
     __syncwarp();
     return got;
 }
+template <class T> static inline T __shfl_sync(unsigned, T v, int from) {
+    int warp = threadIdx.x / 32;
+    emulator::lane_value[warp][threadIdx.x % 32][0] = v;
+    __syncwarp();
+    T got = (T)emulator::lane_value[warp][from][0];
+    __syncwarp();
+    return got;
+}
 template <class T> static inline T __ldg(const T* p) { return *p; }
 static inline int atomicAdd(int* p, int v) { int old = *p; *p += v; return old; }
 static inline float __uint_as_float(unsigned v) { float f; memcpy(&f, &v, 4); return f; }
-static inline unsigned bf(float v) { unsigned u; memcpy(&u, &v, 4); return (u + 0x7fff + (u >> 16 & 1)) >> 16; }
+static inline unsigned bf(float v) { unsigned u; memcpy(&u, &v, 4); return v == v ? (u + 0x7fff + (u >> 16 & 1)) >> 16 : 0x7fff; }
 static inline unsigned pack(float low, float high) { return bf(low) | bf(high) << 16; }
 static inline float rsqrtf(float v) { return 1.f / sqrtf(v); }
 static inline void prefetch(const void*) {}
@@ -110,6 +138,29 @@ static inline void mma(float* c, const unsigned* a, unsigned b0, unsigned b1) {
     }
     __syncwarp();
 }
+
+// Copies into shared memory happen when they are waited for, so that a missing wait shows.
+namespace emulator { struct Copy { void* to; const void* from; bool real; }; static std::vector<Copy> copies[1024]; }
+static inline void copy16(void* to, const void* from, bool real) { emulator::copies[emulator::current].push_back({to, from, real}); }
+static inline void close_copies() {}
+static inline void wait_for_copies() {
+    for (auto& c : emulator::copies[emulator::current]) if (c.real) memcpy(c.to, c.from, 16); else memset(c.to, 0, 16);
+    emulator::copies[emulator::current].clear();
+}
+static inline void load_tiles_as(unsigned* r, const unsigned short* row, bool turned) {
+    static const unsigned short* rows[32][32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    rows[warp][lane] = row;
+    __syncwarp();
+    for (int i = 0; i < 4; ++i) {
+        unsigned v[2];
+        for (int e = 0; e < 2; ++e) v[e] = turned ? rows[warp][i * 8 + lane % 4 * 2 + e][lane / 4] : rows[warp][i * 8 + lane / 4][lane % 4 * 2 + e];
+        r[i] = v[0] | v[1] << 16;
+    }
+    __syncwarp();
+}
+static inline void load_tiles(unsigned* r, const unsigned short* row) { load_tiles_as(r, row, false); }
+static inline void load_tiles_turned(unsigned* r, const unsigned short* row) { load_tiles_as(r, row, true); }
 
 template <class... A, size_t... I> static void call(void (*f)(A...), void** p, std::index_sequence<I...>) { f(*(std::remove_reference_t<A>*)p[I]...); }
 template <class... A> static std::function<void(void**)> callable(void (*f)(A...)) {
