@@ -78,6 +78,7 @@ def check_state(model: PreTrainedModel, ids: list[int]) -> None:
     Three forwards of a few `ids`: all at once, the last after a cache of the others, and the last alone.
     """
     forward = Forward(model)
+    ids = ids if len(ids) > 1 else ids * 2
 
     def after(*pieces: list[int]) -> torch.Tensor:
         cache = DynamicCache(config=model.config)
