@@ -6,12 +6,12 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 IDS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2, "tie_word_embeddings": False}
-TINY = IDS | {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+TINY = IDS | {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
 SHORT = TINY | {"max_position_embeddings": 512}
 WIDE = SHORT | {"head_dim": 32}
 KINDS = ["sliding_attention", "full_attention"]
 MULTIPLIERS = {"embedding_multiplier": 7.0, "residual_multiplier": 0.3, "logits_scaling": 5.0, "attention_multiplier": 0.2}
-EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 64}
 OLD = IDS | {"vocab_size": 512, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 # those that our own steps know, then those that are decoded eagerly
 FAST: dict[str, tuple[str, dict]] = {
@@ -42,7 +42,7 @@ EAGER: dict[str, tuple[str, dict]] = {
     "hunyuan": ("hunyuan_v1_dense", WIDE), "apertus": ("apertus", SHORT), "starcoder2": ("starcoder2", SHORT), "phi": ("phi", SHORT),
     "llama, dynamic rope": ("llama", WIDE | {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}),
     "mixtral": ("mixtral", SHORT | {"num_local_experts": 4}), "qwen3 moe": ("qwen3_moe", WIDE | EXPERTS | {"num_experts": 4}),
-    "gpt-neox": ("gpt_neox", OLD | {"intermediate_size": 96, "max_position_embeddings": 512}), "falcon": ("falcon", OLD),
+    "gpt-neox": ("gpt_neox", OLD | {"intermediate_size": 128, "max_position_embeddings": 512}), "falcon": ("falcon", OLD),
     "gpt2": ("gpt2", IDS | {"vocab_size": 512, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}),
     "mamba": ("mamba", IDS | {"vocab_size": 512, "hidden_size": 64, "state_size": 8, "num_hidden_layers": 2}),
 }  # fmt: skip
