@@ -30,7 +30,7 @@ WAYS = {
     "cuda-graph": Way(("cuda:nf4", "cuda:bf16"), "own CUDA kernels, one captured graph a token"),
     "c-step": Way(("cpu:fp32", "cpu:nf4"), "prefill and decode step in C, one call each"),
     "compact": Way(("cpu:fp32", "cpu:nf4", "cuda:nf4"), "16-bit storage of matrices that hold only 16-bit values"),
-    "products": Way(("cpu:fp32", "cpu:nf4"), "the fastest product of rows with a matrix"),
+    "products": Way(("cpu:fp32", "cpu:nf4"), "own product of rows with a matrix"),
     "nf4": Way(("cpu:nf4",), "own product of packed 4-bit weights"),
 }
 ALL = tuple(WAYS)

@@ -24,7 +24,6 @@ static inline long now_ns(void) {
 /* By the caller's thread, before a barrier: after it all know whether to go on. */
 static inline void ask(struct call *c, long layer) {
     struct step *s = c->step;
-    s->layers_done = layer + 1;
     if (!s->go_on || now_ns() - c->asked < s->ask_ns) return;
     if (!s->go_on(layer + 1)) c->stop = 1;
     c->asked = now_ns();

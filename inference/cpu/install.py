@@ -1,4 +1,4 @@
-"""Gives a CPU lane its step in C, and the model's own layers the products that are fastest here, each tried by itself.
+"""Gives a CPU lane its step in C, and the model's own layers our products.
 
 In: a loaded model and the ways that may be used. Out: a decoder, what its products are called; in the ways, what is used and why the rest is
 not. The model's own layers answer where the step is refused, and score.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 from transformers import PreTrainedModel
 
 from inference.cpu import products, runner
@@ -23,30 +22,33 @@ from inference.parts import check
 from inference.parts.description import ModelParts
 from inference.parts.reader import read_parts
 
-STEP = "c-step"
+STEP, OWN = "c-step", "own C"
 OURS = (STEP, "products", "nf4")
 
 
 def library(folder: Path, isa: str, ways: FastWays) -> Library | None:
-    """Our C library where one of the ways may use it; without it those that need it are refused, and torch's products remain. `folder`: of built ones."""
+    """Our C library where one of the ways may use it; without it they are refused, and torch's products remain. `folder`: of built ones."""
     if not any(map(ways.may, OURS)):
         return None
     try:
         return load(folder, isa)
     except NoLibrary as error:
-        for name in filter(ways.may, (STEP, "nf4")):
+        for name in filter(ways.may, OURS):
             ways.refuse(name, str(error))
         return None
 
 
 def use_kernels(model: PreTrainedModel, lane: str, found: Library | None, ways: FastWays, report: Report | None = None) -> str:
-    """Give the model's layers what is fastest here; what the products are called."""
-    kernels = ways.attempt("products", lambda: _choose(model, found), report) or products.PLAIN
-    exact.install(model, kernels.product)
-    if lane != "cpu:nf4":
-        return kernels.name
-    four_bit = None if found is None else ways.attempt("nf4", lambda: _own_nf4(model, found), report)
-    return f"{four_bit or 'bitsandbytes'} (4-bit), {kernels.name} (the rest)"
+    """Give the model's layers our products, where they may have them; what they compute by."""
+    if found is None:
+        exact.install(model, exact.in_fp32)
+        names = ["bitsandbytes", "torch"]
+    else:
+        product = ways.attempt("products", lambda: products.ours(found), report)
+        exact.install(model, product or exact.in_fp32)
+        four_bit = lane == "cpu:nf4" and ways.attempt("nf4", lambda: _own_nf4(model, found), report)
+        names = [OWN if four_bit else "bitsandbytes", OWN if product else "torch"]
+    return f"{names[0]} (4-bit), {names[1]} (the rest)" if lane == "cpu:nf4" else names[1]
 
 
 def step(model: PreTrainedModel, found: Library, ways: FastWays) -> CStepDecoder:
@@ -66,12 +68,8 @@ def check_form(model: PreTrainedModel) -> None:
     runner.check(read_parts(model))
 
 
-def _own_nf4(model: PreTrainedModel, found: Library) -> str:
+def _own_nf4(model: PreTrainedModel, found: Library) -> bool:
     from inference.cpu import nf4  # brings bitsandbytes, which an FP32 lane does without
 
-    return nf4.install(model, found)
-
-
-def _choose(model: PreTrainedModel, found: Library | None) -> products.Kernels:
-    weights = [module.weight for _, module in exact.matrices(model) if isinstance(module, torch.nn.Linear)]
-    return products.choose(weights, products.candidates(found))
+    nf4.install(model, found)
+    return True

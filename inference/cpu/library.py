@@ -13,16 +13,12 @@ import torch
 
 from inference.cpu import build
 from inference.cpu.build import NoLibrary
-from inference.errors import InferenceError, OutOfMemory
+from inference.errors import OutOfMemory
 
 VECTOR = 16  # a matrix's columns are a multiple of it
 F32, BF16, F16, NF4 = range(4)
 KINDS = {torch.float32: F32, torch.bfloat16: BF16, torch.float16: F16}
 GoOn = ctypes.CFUNCTYPE(c_int, c_long)
-
-
-class NotOurs(InferenceError):
-    """Ours can't be used for this model here; the message says why."""
 
 
 class CMatrix(Structure):
@@ -64,7 +60,7 @@ class CStep(Structure):
     """`struct step`."""
 
     _fields_ = [("run", POINTER(CRun)), ("ids", POINTER(c_long)), ("rows", c_void_p), ("count", c_long), ("start", c_long), ("logits", c_void_p), ("go_on", GoOn), ("ask_ns", c_long),
-                ("best", c_long), ("done", c_long), ("layers_done", c_long)]  # fmt: skip
+                ("best", c_long), ("done", c_long)]  # fmt: skip
 
 
 class _CProduct(Structure):

@@ -1,4 +1,4 @@
-/* A model, a run over it and one call for some of its rows, as the step takes them; filled from Python (`layout.py`, field by field). */
+/* A model, a run over it and one call for some of its rows, as the step takes them; filled from Python (`library.py`, field by field). */
 #ifndef MODEL_H
 #define MODEL_H
 #include "matrix.h"
@@ -41,6 +41,6 @@ struct step {
     int (*go_on)(long layers); /* asked by the caller's thread, at most every `ask_ns`: whether to; NULL: always */
     long ask_ns;
     long best;                 /* the first of the likeliest ids; -1: a logit is NaN or +inf, or all are -inf */
-    long done, layers_done;    /* 1: all was done; 0: it was told to stop */
+    long done;                 /* 1: all was done; 0: it was told to stop */
 };
 #endif

@@ -33,4 +33,4 @@ def _no_library() -> str | None:
     return None if machine.c_compiler() else "no C compiler is installed"
 
 
-REASONS: dict[str, Callable[[], str | None]] = {"cuda-graph": _no_graph, "c-step": _no_library, "nf4": _no_library}
+REASONS: dict[str, Callable[[], str | None]] = {"cuda-graph": _no_graph, "c-step": _no_library, "products": _no_library, "nf4": _no_library}

@@ -22,6 +22,7 @@ SCALED_EMBEDDING = "Gemma3TextScaledWordEmbedding"
 SIXTEEN_BIT = (torch.bfloat16, torch.float16)
 IN_A_FILE = {"BF16": torch.bfloat16, "F16": torch.float16}
 CHECKED_ROWS = 2**22
+ON_A_GPU, IN_CACHE = 2**26, 2**20  # values of a matrix that are made FP32 together
 
 
 class ExactLinear(nn.Linear):
@@ -45,8 +46,10 @@ class ExactEmbedding(nn.Embedding):
 
 
 def in_fp32(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """The plain product: the matrix made FP32, some rows at a time, for as long as it takes."""
-    rows = max(1, 16 * CHECKED_ROWS // weight.shape[1])
+    """The plain product: a 16-bit matrix is made FP32, some rows at a time, for as long as it takes."""
+    if weight.dtype == x.dtype:
+        return functional.linear(x, weight, bias)
+    rows = max(1, (ON_A_GPU if x.is_cuda else IN_CACHE) // weight.shape[1])
     found = torch.cat([functional.linear(x, block.to(x.dtype)) for block in weight.split(rows)], -1)
     return found if bias is None else found + bias
 

@@ -162,13 +162,3 @@ def compile_also_quantized(model: PreTrainedModel) -> None:
     quantizer = getattr(model, "hf_quantizer", None)
     if quantizer is not None:
         type(quantizer).is_compileable = property(lambda _: True)
-
-
-def has_pointwise() -> bool:
-    """Whether `pointwise` can be called: torch built with oneDNN, and its operator still there."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-def pointwise(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """oneDNN's product, which torch keeps for its compiler: x (..., k) FP32 times weight (n, k) FP32 -> (..., n)."""
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")

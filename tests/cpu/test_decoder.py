@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from inference.cpu import install, products, runner
+from inference.cpu import install, runner
 from inference.cpu.decoder import ChunkedDecoder, CStepDecoder, chunk_rows, chunked
 from inference.cpu.library import Library
 from inference.decode.decoder import answer
@@ -34,7 +34,7 @@ def folder(request, tmp_path_factory) -> Path:
 
 def read(folder: Path):
     model = loading.read(folder, "cpu:fp32", FastWays("cpu:fp32", ("compact",)))
-    exact.install(model, products.plain)
+    exact.install(model, exact.in_fp32)
     return model
 
 

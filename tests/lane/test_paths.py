@@ -10,8 +10,7 @@ import torch
 
 from inference import machine
 from inference.child import ROOT
-from inference.cpu import install, nf4, probe, products
-from inference.cpu.nf4 import Nf4Linear
+from inference.cpu import install, nf4, products
 from inference.decode.eager import EagerDecoder
 from inference.errors import OutOfMemory
 from inference.events import Request
@@ -55,7 +54,7 @@ def expected(lane, folder):
 
 BROKEN = {
     "compact": ("cpu:fp32", lambda patch: patch.setattr(exact, "exact_dtype", fails)),
-    "products": ("cpu:fp32", lambda patch: patch.setattr(products, "choose", fails)),
+    "products": ("cpu:fp32", lambda patch: patch.setattr(products, "ours", fails)),
     "nf4": ("cpu:nf4", lambda patch: patch.setattr(nf4, "install", fails)),
     "c-step": ("cpu:fp32", lambda patch: patch.setattr(install, "read_parts", fails)),
 }
@@ -76,7 +75,7 @@ def test_without_a_compiler_the_lane_answers_eagerly_and_says_so(lane_name, fold
     monkeypatch.setattr(machine, "c_compiler", lambda: None)
     lane = loaded(lane_name, folder, tmp_path)
     facts = lane.now().facts
-    assert facts.fast_why_not["c-step"] == "no C compiler is installed" and "products" in facts.fast_used
+    assert facts.fast_why_not["c-step"] == facts.fast_why_not["products"] == "no C compiler is installed"
     assert tokens(lane) == expected(lane, folder)
     assert answer(lane, ASKED).path_reason == "c-step: no C compiler is installed"
 
@@ -93,9 +92,8 @@ def test_all_ways_off_is_recorded_and_gives_the_same_tokens(lane_name, folder, t
     assert tokens(lane) == expected(lane, folder)
 
 
-def test_on_this_machine_every_way_that_can_be_had_is_taken(folder, tmp_path, monkeypatch):
-    """Where a check that falls back hides a broken kernel, this fails; whether ours is faster too is not asked, lest other work on this machine decide."""
-    monkeypatch.setattr(probe, "best_s", lambda call: 1.0 if isinstance(call.func, Nf4Linear) else 2.0)
+def test_on_this_machine_every_way_that_can_be_had_is_taken(folder, tmp_path):
+    """Where a check that falls back hides a broken kernel, this fails."""
     if machine.c_compiler() is None:
         pytest.skip("no C compiler")
     for name, ways in (("cpu:fp32", {"compact", "products", "c-step"}), ("cpu:nf4", {"compact", "products", "nf4", "c-step"})):

@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from inference.cpu import products
 from inference.cpu.install import use_kernels
 from inference.errors import InferenceError
 from inference.fast import ALL, FastWays
@@ -55,7 +54,7 @@ def rewrite(folder, target, change):
 
 def test_the_logits_are_exactly_those_of_an_fp32_load(folder):
     model = read(folder)
-    exact.install(model, products.plain)
+    exact.install(model, exact.in_fp32)
     assert torch.equal(logits(model), logits(plain_model(folder)))
 
 
@@ -84,7 +83,7 @@ def test_values_that_need_fp32_keep_it_and_the_others_do_not(folder, tmp_path):
     model = read(merged)
     assert model.model.layers[0].self_attn.q_proj.weight.dtype == torch.float32
     assert model.model.layers[0].self_attn.k_proj.weight.dtype == torch.bfloat16
-    exact.install(model, products.plain)
+    exact.install(model, exact.in_fp32)
     assert torch.equal(logits(model), logits(plain_model(merged)))
     assert exact.storage_label(model, model.loaded_from.values.hold) == "bfloat16 (exact)+float32" and exact.computes_in_fp32(model)
 
@@ -93,7 +92,7 @@ def test_fp16_values_are_kept_in_fp16(folder, tmp_path):
     half = rewrite(folder, tmp_path / "half", lambda tensors: {name: tensor.half() for name, tensor in tensors.items()})
     model = read(half)
     assert model.get_input_embeddings().weight.dtype == torch.float16
-    exact.install(model, products.plain)
+    exact.install(model, exact.in_fp32)
     assert torch.equal(logits(model), logits(plain_model(half)))
 
 
@@ -101,7 +100,7 @@ def test_without_transformers_plan_the_result_is_the_same(folder, monkeypatch):
     monkeypatch.setattr(private, "dtype_plan_with", lambda _: contextlib.nullcontext())
     model = read(folder)
     assert model.get_output_embeddings().weight.dtype == torch.bfloat16
-    exact.install(model, products.plain)
+    exact.install(model, exact.in_fp32)
     assert torch.equal(logits(model), logits(plain_model(folder)))
 
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from inference.cpu import products
 from inference.cpu.decoder import ChunkedDecoder
 from inference.fast import ALL, FastWays
 from inference.models import exact, loading
@@ -17,7 +16,7 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 def load(folder, lane):
     model = loading.load(Checkpoint("tiny", folder), lane, lambda _: None, FastWays(lane, ALL))
-    exact.install(model, products.plain)
+    exact.install(model, exact.in_fp32)
     return model
 
 

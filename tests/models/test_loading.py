@@ -5,7 +5,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
-from inference.cpu import products
 from inference.errors import InferenceError, Refused
 from inference.fast import ALL, FastWays
 from inference.models import arguments, exact, loading
@@ -30,7 +29,7 @@ def load(folder, lane, ways=ALL):
 
 def facts(model, folder, lane):
     if lane == "cpu:fp32":
-        exact.install(model, products.plain)
+        exact.install(model, exact.in_fp32)
     return loading.describe(model, Checkpoint("tiny", folder), lane, 1)
 
 
@@ -237,6 +236,6 @@ def test_a_gpu_without_bfloat16_keeps_16_bit_values_as_storage(tmp_path, monkeyp
 
 
 def test_the_product_of_16_bit_storage_is_that_of_its_values(monkeypatch):
-    monkeypatch.setattr(exact, "CHECKED_ROWS", 8)  # some rows at a time
+    monkeypatch.setattr(exact, "IN_CACHE", 160)  # ten rows at a time
     weight, x, bias = torch.randn(33, 16).bfloat16(), torch.randn(3, 16), torch.randn(33)
     assert torch.allclose(exact.in_fp32(x, weight, bias), torch.nn.functional.linear(x, weight.float(), bias), atol=1e-5)

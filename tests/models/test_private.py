@@ -9,7 +9,6 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM
 
-from inference.cpu import products
 from inference.models import private
 from tests.support.tiny import make_checkpoint
 
@@ -79,16 +78,6 @@ def test_a_load_s_progress_is_told_and_the_hook_is_put_back(folder, monkeypatch)
     monkeypatch.delattr(transformers.logging, "set_tqdm_hook")
     with private.progress_bars(Bar):
         AutoModelForCausalLM.from_pretrained(folder)
-
-
-def test_one_dnn_s_product_is_torch_s(monkeypatch):
-    if not private.has_pointwise():
-        pytest.skip("this torch has no oneDNN")
-    x, weight, bias = torch.randn(3, 24), torch.randn(7, 24), torch.randn(7)
-    for added in (bias, None):
-        assert torch.allclose(private.pointwise(x, weight, added), torch.nn.functional.linear(x, weight, added), atol=1e-5)
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert list(products.candidates(None)) == ["torch"]
 
 
 def test_a_quantized_model_says_that_it_can_be_compiled(model):
