@@ -99,7 +99,7 @@ static inline void weigh(struct queries *a, long r, float *s, long j, long count
     float most = largest(top);
     for (long i = 0; i < count; i += W) {
         vf v = load(s + i) - all(most);
-        v = chosen(v > all(-87), exp_of(at_least(v, -87)), all(0));
+        v = chosen(v < all(-87), all(0), exp_of(at_least(v, -87))); /* NaN stays */
         store(s + i, v);
         parts += v;
     }

@@ -6,16 +6,17 @@ In: a loaded model of a CPU lane. Out: token ids. A Stop is seen some twenty tim
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import Cache
 
 from inference.cpu.runner import Run, Stepper
 from inference.decode.decoder import ShouldStop, never
-from inference.decode.eager import Forward
+from inference.decode.eager import EagerDecoder
 from inference.decode.sampling import Sampler, checked
 
+Step = TypeVar("Step")
 LAYER_FLOP_PER_THREAD = 15e9  # some 0.3 s: a Stop is looked for before each layer
 CHUNKS = (16, 256)
 KINDS = {"full_attention", "sliding_attention"}
@@ -39,11 +40,13 @@ class CStepDecoder:
 
     def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
         """The whole prompt in one call."""
-        self._logits = None
-        self._run, self._at = self._stepper.begin(len(prompt_ids) + new_tokens), len(prompt_ids)
-        self._logits = self._run.try_run(prompt_ids, 0, lambda _: not should_stop())
+        self._run = self._logits = None
+        run = self._stepper.begin(len(prompt_ids) + new_tokens)
+        self._logits, self._at = run.try_run(prompt_ids, 0, lambda _: not should_stop()), len(prompt_ids)
         if self._logits is None:
             yield None
+        else:
+            self._run = run
 
     def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int | None]:
         """One call a token, None where a Stop was seen inside one; nothing where the prompt was not read to its end."""
@@ -78,54 +81,43 @@ class StopHook:
             raise _Stopped
 
 
-class ChunkedDecoder:
-    """Decodes on the CPU with the model's own code, a long prompt in chunks, so that a Stop is seen in time."""
-
-    path = "eager"
+class ChunkedDecoder(EagerDecoder):
+    """The eager way, but a long prompt in chunks, and a Stop is seen before each layer."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.model, self.forward, self.hook = model, Forward(model), StopHook(model)
+        super().__init__(model)
+        self.hook = StopHook(model)
         self.chunk = chunk_rows(model.num_parameters(), len(self.hook.layers), torch.get_num_threads())
-        self._cache: Cache | None = None
-        self._logits: torch.Tensor | None = None
-
-    def why_not(self, prompt_tokens: int, new_tokens: int) -> str | None:
-        """It takes what the model takes."""
-        return None
 
     def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
         """The prompt chunk by chunk."""
-        cache = DynamicCache(config=self.model.config)
-        self._cache, self._logits = cache, None
-        self.hook.should_stop = should_stop
-        try:
-            logits = None
-            for start in range(0, len(prompt_ids), self.chunk):
-                if start:
-                    yield None
-                logits = self.forward(torch.tensor([prompt_ids[start : start + self.chunk]]), cache)
-            self._logits = logits
-        except _Stopped:
-            yield None
-        finally:
-            self.hook.should_stop = never
+        self._cache, self._logits = DynamicCache(config=self._forward.model.config), None
+        yield from self._seeing(should_stop, self._chunks(prompt_ids))
 
     def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int | None]:
         """One forward a token, None where a Stop was seen inside one; nothing where the prompt was not read to its end."""
-        logits, cache, self._logits, self._cache = self._logits, self._cache, None, None
-        if logits is None or cache is None:
-            return
+        if self._logits is not None:
+            yield from self._seeing(should_stop, super().decode(new_tokens, sampler, should_stop))
+
+    def _chunks(self, prompt_ids: list[int]) -> Iterator[None]:
+        logits = None
+        for start in range(0, len(prompt_ids), self.chunk):
+            if start:
+                yield None
+            logits = self._forward(torch.tensor([prompt_ids[start : start + self.chunk]]), self._cache)
+        self._logits = logits
+
+    def _seeing(self, should_stop: ShouldStop, steps: Iterator[Step]) -> Iterator[Step | None]:
+        """`steps`, and a None where a Stop ended one inside a forward."""
         self.hook.should_stop = should_stop
         try:
-            for n in range(new_tokens):
-                ids = sampler.choose(logits)
-                yield int(ids.item())
-                if n + 1 < new_tokens:
-                    logits = self.forward(ids, cache)
+            yield from steps
         except _Stopped:
             yield None
         finally:
             self.hook.should_stop = never
+            if self._logits is None:  # the prompt was not read to its end
+                self._cache = None
 
 
 def chunked(model: PreTrainedModel) -> bool:

@@ -6,6 +6,7 @@ In: tensors and sizes. Out: tensors. Every call runs on torch's number of thread
 from __future__ import annotations
 
 import ctypes
+import functools
 from ctypes import POINTER, Structure, c_float, c_int, c_long, c_void_p
 from pathlib import Path
 
@@ -130,4 +131,7 @@ def floats(count: int) -> torch.Tensor:
 
 def load(folder: Path, isa: str = "") -> Library:
     """The library from `folder`, built there if need be, also where it is damaged; raises NoLibrary where that can't be."""
-    return Library(build.built(folder, isa))
+    return _opened(build.built(folder, isa))
+
+
+_opened = functools.cache(Library)  # a model that is loaded anew finds the threads of the one before

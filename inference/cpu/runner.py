@@ -61,6 +61,7 @@ class Stepper:
         self._kinds = sorted({layer.rotary for layer in parts.layers if layer.rotary is not None})
         self._layers = (CLayer * len(parts.layers))(*map(self._layer, parts.layers))
         self.vocabulary = parts.head.rows
+        self.ids = min(self.vocabulary, getattr(parts.embed, "num_embeddings", self.vocabulary))  # the C code reads rows of the embedding unasked
         self.model = CModel(
             layers=self._layers, head=self._matrix(parts.head), embed=self._embedding(), final_norm=self._norm(parts.final_norm),
             layer_count=len(parts.layers), hidden=parts.hidden, head_dim=parts.head_dim, q_heads=parts.q_heads, kv_heads=parts.kv_heads, rotated=parts.rotated,
@@ -172,7 +173,7 @@ class Run:
     @torch.inference_mode()
     def try_run(self, ids: list[int], start: int, goes_on: GoesOn | None) -> torch.Tensor | None:
         """The same, asking some twenty times a second whether to go on; None where it was told not to. The next run overwrites the logits."""
-        if not ids or start + len(ids) > self.positions or not 0 <= min(ids) <= max(ids) < self._stepper.vocabulary:
+        if not ids or start + len(ids) > self.positions or not 0 <= min(ids) <= max(ids) < self._stepper.ids:
             raise ValueError(f"{len(ids)} ids at {start} are not for this run of {self.positions} positions, or not of this model")
         rows, asking = self._stepper.embedded(ids), _Asking(goes_on)
         step = CStep(

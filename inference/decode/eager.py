@@ -34,7 +34,7 @@ class EagerDecoder:
         self._logits = self._forward(torch.tensor([prompt_ids]), self._cache)
         yield from ()
 
-    def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int]:
+    def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int | None]:
         """One forward a token."""
         assert self._logits is not None
         logits, cache = self._logits, self._cache

@@ -90,6 +90,10 @@ def test_it_is_built_beside_the_imports_and_only_once(tmp_path, monkeypatch, ker
     assert build.built(tmp_path) == kernels and asked == [(tmp_path, "")]
 
 
+def test_a_library_that_is_loaded_again_has_the_threads_that_are_there(kernels, library):
+    assert c_library.load(kernels).team().value == library.team().value
+
+
 def test_a_fault_beside_the_imports_is_raised_where_the_library_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "c_compiler", lambda: None)
     build.begin(tmp_path / "kernels")

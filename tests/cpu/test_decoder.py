@@ -45,7 +45,7 @@ def decoder(folder) -> ChunkedDecoder:
 
 @pytest.fixture
 def step(decoder, library: Library) -> CStepDecoder:
-    return install.step(decoder.model, library, FastWays("cpu:fp32", (install.STEP,)))
+    return install.step(decoder._forward.model, library, FastWays("cpu:fp32", (install.STEP,)))
 
 
 def ids(decoder, prompt=PROMPT, limit=60, sampler=None):
@@ -61,7 +61,7 @@ def test_tokens_are_those_of_plain_generate(decoder, step, folder):
 
 
 def test_the_same_draws_give_the_same_tokens_by_every_path(decoder, step):
-    eager = ids(EagerDecoder(decoder.model), limit=20, sampler=Sampler(0.8, 3))
+    eager = ids(EagerDecoder(decoder._forward.model), limit=20, sampler=Sampler(0.8, 3))
     assert ids(decoder, limit=20, sampler=Sampler(0.8, 3)) == eager
     assert ids(step, limit=20, sampler=Sampler(0.8, 3)) == eager
 
@@ -100,6 +100,17 @@ def test_a_stop_inside_a_forward_ends_the_run_at_the_next_layer_and_the_next_run
     looks = iter([False] * 10)  # the prompt, some tokens, and then inside a forward
     done = list(lane.generate("r", Request("hi", max_new_tokens=40), lambda: next(looks, True)))[-1]
     assert done.finish_reason == "stopped" and 1 <= len(done.token_ids) < 40 and done.timings.ttft_s > 0
+
+
+def test_nothing_of_a_run_is_held_after_a_stop_in_its_prompt(decoder, step, monkeypatch):
+    monkeypatch.setattr(runner, "ASK_S", 0.0)
+    assert list(step.prefill(PROMPT, 3, lambda: True)) == [None] and step._run is None
+    assert list(decoder.prefill(PROMPT, 3, lambda: True)) == [None] and decoder._cache is None
+    decoder.chunk = 10
+    reading = decoder.prefill(PROMPT, 3, lambda: False)
+    next(reading)
+    reading.close()
+    assert decoder._cache is None
 
 
 def test_a_layer_of_a_chunk_takes_some_tenths_of_a_second():

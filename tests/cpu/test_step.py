@@ -212,6 +212,14 @@ def test_ids_that_are_none_and_positions_past_the_run_are_errors(library: Librar
             run.run(ids, start)
 
 
+def test_an_id_that_only_the_head_knows_is_an_error_and_reads_nothing(library: Library) -> None:
+    parts = read_parts(families.make("llama"))
+    run = Stepper(replace(parts, embed=nn.Embedding(100, parts.hidden)), library).begin(10)
+    with pytest.raises(ValueError, match="not for this run"):
+        run.run([100], 0)
+    assert len(run.run([99], 0)) == parts.head.rows
+
+
 def test_a_run_without_memory_is_told_as_such(library: Library) -> None:
     with pytest.raises(OutOfMemory, match="Shorten the prompt"):
         Stepper(read_parts(families.make("qwen2")), library).begin(2**45)
