@@ -13,11 +13,12 @@ struct product {
 static void multiply_all(void *given, struct team *team, long me) {
     const struct product *p = given;
     long first, last;
-    share(team, me, p->w->rows, p->rows == 1 ? 8 : 24, &first, &last);
     if (p->rows > 1) {
-        pack_rows(p->x, p->w->columns, p->rows, p->w->columns, p->work, me, team->size);
+        share(team, me, p->rows, 1, &first, &last);
+        pack_rows(p->x, p->w->columns, p->rows, p->w->columns, p->work, first, last);
         barrier(team, me);
     }
+    share(team, me, p->w->rows, p->rows == 1 ? 8 : 32, &first, &last);
     if (first == last) return;
     if (p->rows == 1) multiply_row(p->w, p->x, p->y, first, last);
     else multiply_rows(p->w, p->work, p->rows, p->y, p->w->rows, first, last,

@@ -3,7 +3,7 @@
 #define BLOCK_H
 #include "call.h"
 
-#define BLOCK_UNIT 24 /* rows of a matrix that are shared out together */
+#define BLOCK_UNIT 32 /* rows of a matrix that are shared out together: whole groups of `multiply_rows` */
 
 /* x [count, columns] times a matrix, after `pack`: this thread's rows of it. */
 static void multiply_block(const struct call *c, long me, const struct matrix *w, long count, float *y) {
@@ -12,10 +12,11 @@ static void multiply_block(const struct call *c, long me, const struct matrix *w
     if (first < last) multiply_rows(w, c->work.packed, count, y, w->rows, first, last, c->work.mine[me].scratch);
 }
 
-/* Packs x for `multiply_block`, all threads together, once all are here. */
+/* Packs this thread's rows of x for `multiply_block`, which starts once all are here. Before it nobody may still read what was packed last. */
 static void pack(const struct call *c, long me, const float *x, long count, long columns) {
-    barrier(c->team, me);
-    pack_rows(x, columns, count, columns, c->work.packed, me, c->team->size);
+    long first, last;
+    share(c->team, me, count, 1, &first, &last);
+    pack_rows(x, columns, count, columns, c->work.packed, first, last);
     barrier(c->team, me);
 }
 
@@ -78,6 +79,7 @@ static void block_layer(struct call *c, long me, long layer, long position, long
     barrier(c->team, me);
     if (only_keys || c->stop) return;
     attend_block(c, me, layer, position, count);
+    barrier(c->team, me);
     pack(c, me, w->q, count, m->q_heads * m->head_dim);
     multiply_block(c, me, &l->o, count, w->y);
     barrier(c->team, me);
@@ -91,6 +93,7 @@ static void block_layer(struct call *c, long me, long layer, long position, long
     long begin, end, inner = l->gate.rows;
     share(c->team, me, inner, BLOCK_UNIT, &begin, &end);
     for (long r = 0; r < count; r++) gate_row(m->activation, w->gate + r * inner + begin, w->up + r * inner + begin, end - begin);
+    barrier(c->team, me);
     pack(c, me, w->gate, count, inner);
     multiply_block(c, me, &l->down, count, w->y);
     barrier(c->team, me);

@@ -16,11 +16,11 @@ static inline long block_columns(long k) { return (k / 16 + 2 * count_blocks(k) 
 
 size_t packed_floats(long m, long k) { return m <= FEW ? (size_t)(m * k) : (size_t)(m * LINE) * count_blocks(k); }
 
-void pack_rows(const float *x, long stride, long m, long k, float *packed, long part, long parts) {
-    long columns = m <= FEW ? k : block_columns(k), line = m <= FEW ? k : LINE, pieces = m * ((k + columns - 1) / columns);
-    for (long i = pieces * part / parts; i < pieces * (part + 1) / parts; i++) {
-        long from = i / m * columns, n = k - from < columns ? k - from : columns;
-        memcpy(packed + i * line, x + i % m * stride + from, n * sizeof *x);
+void pack_rows(const float *x, long stride, long m, long k, float *packed, long first, long last) {
+    long columns = m <= FEW ? k : block_columns(k), line = m <= FEW ? k : LINE;
+    for (long from = 0; from < k; from += columns, packed += m * line) {
+        long n = k - from < columns ? k - from : columns;
+        for (long j = first; j < last; j++) memcpy(packed + j * line, x + j * stride + from, n * sizeof *x);
     }
 }
 

@@ -19,9 +19,9 @@ struct matrix {
 /* y[r] = w[r] x + bias[r] for first <= r < last; x has `columns` values. Each weight is read once, in order. */
 void multiply_row(const struct matrix *w, const float *x, float *y, long first, long last);
 
-/* Many rows: x (m rows of k, `stride` apart) is packed once, part `part` of `parts` by each thread, then, after a barrier, multiplied. */
+/* Many rows: x (m rows of k, `stride` apart) is packed once, by each thread some rows first <= j < last, then, after a barrier, multiplied. */
 size_t packed_floats(long m, long k);
-void pack_rows(const float *x, long stride, long m, long k, float *packed, long part, long parts);
+void pack_rows(const float *x, long stride, long m, long k, float *packed, long first, long last);
 
 /* y[j * stride + r] = w[r] x[j] + bias[r] for j < m and first <= r < last; `scratch` is the thread's own. */
 size_t scratch_floats(long m);

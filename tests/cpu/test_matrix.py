@@ -57,7 +57,7 @@ def one(lib: ctypes.CDLL, w: SimpleNamespace, x: torch.Tensor, first: int, last:
     return y
 
 
-def many(lib: ctypes.CDLL, w: SimpleNamespace, x: torch.Tensor, first: int, last: int, parts: int = 3) -> torch.Tensor:
+def many(lib: ctypes.CDLL, w: SimpleNamespace, x: torch.Tensor, first: int, last: int) -> torch.Tensor:
     """With gaps between the rows of x and y, at no round address, as small as the contract allows."""
     m, k, gap = len(x), w.columns, 5
     spread, y = torch.full((m, k + gap), torch.nan), torch.full((m, w.rows + gap), UNTOUCHED)
@@ -65,8 +65,8 @@ def many(lib: ctypes.CDLL, w: SimpleNamespace, x: torch.Tensor, first: int, last
     packed = torch.full((lib.packed_floats(long(m), long(k)) + 1,), torch.nan)
     scratch = torch.full((lib.scratch_floats(long(m)) + 1,), UNTOUCHED)
     packed[-1] = scratch[-1] = UNTOUCHED
-    for part in range(parts):
-        lib.pack_rows(pointer(spread), long(k + gap), long(m), long(k), pointer(packed), long(part), long(parts))
+    for start, end in ((0, m // 3), (m // 3, m)):
+        lib.pack_rows(pointer(spread), long(k + gap), long(m), long(k), pointer(packed), long(start), long(end))
     lib.multiply_rows(ctypes.byref(w.matrix), pointer(packed), long(m), pointer(y), long(w.rows + gap), long(first), long(last), pointer(scratch))
     assert packed[-1] == scratch[-1] == UNTOUCHED and (y[:, w.rows :] == UNTOUCHED).all()
     return y[:, : w.rows]
