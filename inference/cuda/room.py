@@ -6,6 +6,8 @@ copied: the old one is given back first.
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 
 from inference.cuda.memory import StepMemory, bytes_for
@@ -25,39 +27,51 @@ class CacheRoom:
         self.rows = self._at_rest = min(at_rest, context_length)
 
     def why_not(self, wanted: int) -> str | None:
-        """Why `wanted` positions can't be had: the model's context, or the card's memory."""
+        """Why a run can't have `wanted` positions of what is held: the model's context, the card's memory, or growing has failed."""
         if wanted <= self.rows:
             return None
-        if wanted > self._most:
-            return f"{wanted:,} tokens (prompt, and answer at most) pass the model's context of {self._most:,}"
-        needed, free = bytes_for(self._parts, wanted + MOST_NARROW_ROWS), self._free()
-        return None if needed <= free else f"{wanted:,} tokens need {size(needed)} of cache; {size(max(0, free))} are free"
+        return self._why_never(wanted) or f"the cache holds {self.rows:,} positions, and the card had no room for {wanted:,} when it was to grow"
 
     def must_grow(self, wanted: int) -> bool:
-        """Whether a run of `wanted` positions needs a larger cache, and can have it."""
-        return wanted > self.rows and self.why_not(wanted) is None
+        """Whether a run of `wanted` positions needs a larger cache, and may have it."""
+        return wanted > self.rows and self._why_never(wanted) is None
 
     def grow(self, memory: StepMemory, wanted: int) -> None:
-        """Twice today's positions, or as many doublings as `wanted` needs, the model's context and the card's memory at most."""
-        rows = self.rows
+        """Twice today's positions, or as many doublings as `wanted` needs, the model's context and the card's memory at most.
+
+        Where another process is faster: back to those at rest; where even they are gone, none, and `why_not` says so.
+        """
+        rows = max(self.rows, self._at_rest)  # none are held where growing failed before
         while rows < wanted:
             rows *= 2
         rows = min(rows, self._most)
         if bytes_for(self._parts, rows + MOST_NARROW_ROWS) > self._free():
             rows = wanted
-        try:
-            self._hold(memory, rows)
-        except torch.cuda.OutOfMemoryError:  # another process was faster: back to what was there
-            self._hold(memory, self._at_rest)
+        self._hold_one(memory, rows, self._at_rest)
 
     def shrink(self, memory: StepMemory) -> bool:
-        """Back to the positions at rest; False where it holds no more."""
-        if self.rows == self._at_rest:
+        """Back to the positions at rest; False where it holds no more than those."""
+        if self.rows <= self._at_rest:
             return False
-        self._hold(memory, self._at_rest)
+        self._hold_one(memory, self._at_rest)
         return True
 
+    def _hold_one(self, memory: StepMemory, *sizes: int) -> None:
+        """The first of `sizes` that the card has room for."""
+        for rows in sizes:
+            with contextlib.suppress(torch.cuda.OutOfMemoryError):
+                return self._hold(memory, rows)
+        memory.let_go()
+
+    def _why_never(self, wanted: int) -> str | None:
+        if wanted > self._most:
+            return f"{wanted:,} tokens (prompt, and answer at most) pass the model's context of {self._most:,}"
+        needed, free = bytes_for(self._parts, wanted + MOST_NARROW_ROWS), self._free()
+        return None if needed <= free else f"{wanted:,} tokens need {size(needed)} of cache; {size(max(0, free))} are free"
+
     def _hold(self, memory: StepMemory, rows: int) -> None:
+        if self._parts.device.type == "cuda":
+            torch.cuda.synchronize(self._parts.device)  # a stopped run's last step may still write to the history, which the host frees at once
         memory.let_go()
         self.rows = 0
         if self._parts.device.type == "cuda":
