@@ -13,6 +13,7 @@ itself is left as it was.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,10 +25,10 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.cuda import kernels
-from inference.cuda.device_code import DeviceCode, architecture, compile_quietly
+from inference.cuda.device_code import DeviceCode, NoDeviceCode, architecture, compile_quietly
 from inference.cuda.packed import pack
 from inference.cuda.prefill import chunks_of
-from inference.cuda.program import layout, program_source
+from inference.cuda.program import Program, layout, program_source
 from inference.cuda.room import CacheRoom
 from inference.cuda.runner import Runner
 from inference.cuda.step import MOST_NARROW_ROWS
@@ -107,13 +108,21 @@ class GraphDecoder:
         if program is None:
             return
         self._memory.position.zero_()
-        times: list[float] = []
-        for candidate in (program, None):
-            self.runner.program = candidate
+        whole, several = (self._time_of(candidate) for candidate in (program, None))
+        self.runner.program = program if whole <= several else None
+        log.info("a step takes %.2f ms in one kernel, %.2f ms in several", 1e3 * whole, 1e3 * several)
+
+    def _time_of(self, program: Program | None) -> float:
+        """Seconds of a step that goes so; infinite where it does not start: all blocks of one kernel must be there at once, and others may have a
+        part of the card (MPS).
+        """
+        self.runner.program = program
+        try:
             graph = self._captured(partial(self.runner.next, commit=False))
-            times.append(min(_seconds(graph, self.step.device) for _ in range(4)))
-        self.runner.program = program if times[0] <= times[1] else None
-        log.info("a step takes %.2f ms in one kernel, %.2f ms in several", *(1e3 * each for each in times))
+        except NoDeviceCode:
+            log.info("a step that does not start", exc_info=True)
+            return math.inf
+        return min(_seconds(graph, self.step.device) for _ in range(4))
 
     @torch.no_grad()
     def make_ready(self) -> None:

@@ -173,7 +173,7 @@ DEVICE void multiply_share(const Shared& at, Feed& feed, int kind) {
     __syncthreads();
 }
 
-struct Top { float value; int index; };  // index -1, value infinite: some logit is no number
+struct Top { float value; int index; };  // index -1, value infinite: some logit is NaN or infinite
 
 DEVICE float finished_logit(float v) {
     v = rounded(v);
@@ -211,7 +211,7 @@ DEVICE void write_sums(const Room& room, const Shared& at, const Layer& layer, i
             if (e >= VOCABULARY) continue;
             v = finished_logit(v + (layer.bias[0] ? value(layer.bias[0][e]) : 0.f));
             room.logits[e] = v;
-            if (v == v) take(top, v, e);
+            if (v < INFINITE) take(top, v, e);
             else top = {INFINITE, -1};
         } else if (tile * 16 + row < rows) {
             const bool starts = tile * part.pieces >= part.low, ends_here = (tile + 1) * part.pieces <= part.high;

@@ -42,7 +42,7 @@ DEVICE void choose(const Room& room, const Shared& at, Top top, int commits) {
     top = top_of_block(top, at.small, at.t);
     if (at.t) return;
     room.counters[0] = room.counters[1] = 0;
-    if (commits) commit(*at.memory, top.index);
+    if (commits) commit(*at.memory, top.value > -INFINITE ? top.index : -1);
 }
 
 DEVICE void make_plan(const Room& room, const Shared& at, int index) {

@@ -94,9 +94,14 @@ def test_a_row_that_is_no_number_is_marked_and_a_step_without_commit_chooses_not
     memory.token.fill_(7)
     program.step(commit=False)
     assert int(memory.token) == 7 and int(memory.position) == 0 and not program.logits.isnan().any()
-    model.model.embed_tokens.weight.data[7] = float("nan")
-    program.step()
-    assert int(memory.history[1]) == -1 and int(memory.token) == 0 and int(memory.position) == 1
+    head, large = model.lm_head.weight.data, model.model(torch.tensor([[7]]))[0][0, 0].sign() * 3e38  # times the last row: infinite
+    for value, rows in ((large, [3]), (-large, range(500)), (large * float("nan"), [499])):
+        clean = head.clone()
+        head[list(rows)] = value
+        memory.token.fill_(7), memory.position.fill_(0), memory.history.fill_(5)
+        program.step()
+        assert int(memory.history[1]) == -1 and int(memory.token) == 0 and int(memory.position) == 1
+        head.copy_(clean)
 
 
 def test_what_the_kernel_has_no_form_for_is_refused_in_a_sentence() -> None:
