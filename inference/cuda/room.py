@@ -60,7 +60,8 @@ class CacheRoom:
         """The first of `sizes` that the card has room for."""
         for rows in sizes:
             with contextlib.suppress(torch.cuda.OutOfMemoryError):
-                return self._hold(memory, rows)
+                self._hold(memory, rows)
+                return
         memory.let_go()
 
     def _why_never(self, wanted: int) -> str | None:
