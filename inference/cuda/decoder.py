@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,10 +23,10 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.cuda import kernels
-from inference.cuda.device_code import DeviceCode, NoDeviceCode, architecture, compile_quietly
+from inference.cuda.device_code import DeviceCode, NoDeviceCode, compile_in_a_thread
 from inference.cuda.packed import pack
 from inference.cuda.prefill import chunks_of
-from inference.cuda.program import Program, layout, program_source
+from inference.cuda.program import Kernel, Layout, Program, layout, program_source
 from inference.cuda.room import CacheRoom
 from inference.cuda.runner import Runner
 from inference.cuda.step import MOST_NARROW_ROWS
@@ -62,10 +60,13 @@ class GraphDecoder:
         check_device(device, packed.wide)
         self.model, self.parts = model, parts
         macros = kernels.macros(parts, packed.bits, packed.wide, packed.head_bits)
-        self._begin_one_kernel(device)
+        one_kernel = None if packed.wide else self._layout()
+        if one_kernel:  # where it was compiled beforehand, this ends at once
+            compile_in_a_thread((program_source(), one_kernel.macros), device=device)
         self._code = DeviceCode(kernels.source(macros), macros, device)
         self.room = CacheRoom(parts, context_length)
-        self.runner = Runner(packed, self._code, self.room.rows, self._one_kernel)
+        self._kernel = self._one_kernel(one_kernel)
+        self.runner = Runner(packed, self._code, self.room.rows, self._kernel)
         self.step, self._memory = self.runner.step, self.runner.memory
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
         self._pool: Any = None
@@ -75,29 +76,29 @@ class GraphDecoder:
 
     # ---- in the load
 
-    def _begin_one_kernel(self, device: torch.device) -> None:
-        """Compile the one-kernel step in threads, for the model and for one layer of it, which the check wants."""
-        properties = torch.cuda.get_device_properties(device)
-        size = (properties.multi_processor_count, properties.shared_memory_per_block_optin)
+    def _layout(self) -> Layout | None:
+        """Of the one-kernel step, where it has a form for this model and device."""
+        properties = torch.cuda.get_device_properties(self.parts.device)
         try:
-            wanted = [layout(parts, *size).macros for parts in (self.parts, replace(self.parts, layers=self.parts.layers[:1]))]
-        except NotUnderstood:
-            return
-        for macros in wanted:
-            arguments = (program_source(), macros, architecture(device))
-            threading.Thread(target=compile_quietly, args=arguments, name="kernels", daemon=True).start()
+            return layout(self.parts, properties.multi_processor_count, properties.shared_memory_per_block_optin)
+        except NotUnderstood as reason:
+            log.info("a row goes through separate kernels: %s", reason)
+            return None
 
-    def _one_kernel(self, parts: ModelParts) -> DeviceCode:
-        macros = layout(parts, self._code.multiprocessors, self._code.shared_limit).macros
-        if not self._code.cooperative:
-            raise NotUnderstood("this device can't start all blocks of a kernel together")
-        return DeviceCode(program_source(), macros, self._code.device)
+    def _one_kernel(self, found: Layout | None) -> Kernel | None:
+        if found is None or not self._code.cooperative:  # without it a device can't start all blocks together
+            return None
+        try:
+            return Kernel(DeviceCode(program_source(), found.macros, self._code.device), found)
+        except NoDeviceCode as reason:
+            log.info("a row goes through separate kernels: %s", reason)
+            return None
 
     def check(self) -> tuple[Tried, ...]:
         """Our step beside the model's own; raises NotUnderstood where they differ by more than the model's own two ways."""
 
         def build(parts: ModelParts, positions: int) -> Runner:
-            return self.runner if parts is self.parts else Runner(pack(parts), self._code, positions, self._one_kernel if self.runner.program else None)
+            return self.runner if parts is self.parts else Runner(pack(parts), self._code, positions, self._kernel if self.runner.program else None)
 
         return let_in(self.model, self.parts, build)
 

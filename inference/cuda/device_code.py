@@ -181,12 +181,20 @@ def compile_source(source: str, macros: dict[str, object], architecture: str) ->
     return image.result()
 
 
-def compile_quietly(source: str, macros: dict[str, object], architecture: str) -> None:
-    """The same in a thread of its own, for somebody who asks again later and is told then what failed."""
-    try:
-        compile_source(source, macros, architecture)
-    except Exception:
-        log.info("kernels could not be compiled beforehand", exc_info=True)
+def compile_in_a_thread(*wanted: tuple[str, dict[str, object]], device: torch.device) -> None:
+    """The same of each source with its macros, one after the other (NVRTC does one at a time), for somebody who asks again later and is told then
+    what failed.
+    """
+    target = architecture(device)
+
+    def work() -> None:
+        for source, macros in wanted:
+            try:
+                compile_source(source, macros, target)
+            except Exception:
+                log.info("kernels could not be compiled beforehand", exc_info=True)
+
+    threading.Thread(target=work, name="kernels", daemon=True).start()
 
 
 _images: dict[Any, Future[bytes]] = {}

@@ -7,7 +7,6 @@ and nothing else. In: a configuration, and how its weights will be stored. Out: 
 from __future__ import annotations
 
 import logging
-import threading
 from typing import Any
 
 import torch
@@ -15,29 +14,45 @@ from transformers import AutoModelForCausalLM
 
 from inference.cuda import kernels
 from inference.cuda.decoder import OLDEST_BF16
-from inference.cuda.device_code import architecture, compile_quietly
+from inference.cuda.device_code import compile_in_a_thread
 from inference.cuda.packed import check_sizes
+from inference.cuda.program import DOWN, GATED, OUT, QKV, layout, program_source
+from inference.parts.description import ModelParts, NotUnderstood
 from inference.parts.reader import read_parts
 
 log = logging.getLogger(__name__)
+FOUR_BIT = 1 << QKV | 1 << OUT | 1 << GATED | 1 << DOWN  # what is in 4 bits of a model that is: all but the head
 
 
 def begin(config: Any, device: torch.device, bits: int) -> None:
     """Compile in a thread, where the kernels know such a model; whoever needs them later asks again, and is told then."""
+    properties, wide = torch.cuda.get_device_properties(device), torch.cuda.get_device_capability(device) < OLDEST_BF16
     try:
         # the skeleton is made here: transformers sets torch's default dtype meanwhile, for every thread
-        known = macros_of(config, bits, torch.cuda.get_device_capability(device) < OLDEST_BF16)
+        parts = described(config)
+        known = kernels.macros(parts, bits, wide)
     except Exception:
         log.info("the kernels are not compiled beforehand", exc_info=True)
         return
-    arguments = (kernels.source(known), known, architecture(device))
-    threading.Thread(target=compile_quietly, args=arguments, name="kernels", daemon=True).start()
+    wanted = [(kernels.source(known), known)]
+    size = (properties.multi_processor_count, properties.shared_memory_per_block_optin)
+    if not wide and (step := step_macros(parts, bits, *size)):
+        wanted.append((program_source(), step))
+    compile_in_a_thread(*wanted, device=device)
 
 
-def macros_of(config: Any, bits: int, wide: bool = False) -> dict[str, object]:
-    """The kernels' macros for a model of this configuration, its weights in `bits`; `wide`: in float32. Raises NotUnderstood."""
+def described(config: Any) -> ModelParts:
+    """A model of this configuration without its weights; raises NotUnderstood."""
     with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(config)
+        skeleton = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     parts = read_parts(skeleton)
     check_sizes(parts)
-    return kernels.macros(parts, bits, wide)
+    return parts
+
+
+def step_macros(parts: ModelParts, bits: int, multiprocessors: int, shared_limit: int) -> dict[str, object] | None:
+    """The macros of the one-kernel step, where it has a form for such a model; its weights in `bits`."""
+    try:
+        return layout(parts, multiprocessors, shared_limit, FOUR_BIT if bits == 4 else 0).macros
+    except NotUnderstood:
+        return None

@@ -5,8 +5,6 @@
 // all need (residual stream, norms, the row to multiply): that is cheaper than a further barrier. Sums run in float32 and are rounded to
 // bfloat16 where the plain model rounds. Phases `first` ... `last` - 1 are run: where blocks can't all be there at once, one launch a phase.
 
-constexpr int PHASES = 5 * LAYERS + 1;
-
 struct Room {  // in device memory, made once
     const Memory* memory;
     const Weights* weights;
@@ -21,13 +19,15 @@ struct Room {  // in device memory, made once
     float *logits, *best;
     int* best_index;
     u32* counters;           // [2]: blocks that came to a barrier, blocks that are through
+    int layer_count;
+    float embed_scale, then_scale, unscale;  // of the embedding, with a rounding after each; of 4-bit products
 };
 
 // Addresses (`program.py` lays them out): of the ring, the first LOW_WARPS warps' slots lie below the table.
-DEVICE Shared shared_parts(u8* base) {
+DEVICE Shared shared_parts(u8* base, int layer_count) {
     u8* origin = base - shared_address(base);
     const int warp = threadIdx.x / 32;
-    return {(int)threadIdx.x, origin + TABLE_AT, origin + X_AT, (Weights*)(origin + WEIGHTS_AT), (Layer*)(origin + LAYERS_AT), (Memory*)(origin + MEMORY_AT),
+    return {(int)threadIdx.x, layer_count, origin + TABLE_AT, origin + X_AT, (Weights*)(origin + WEIGHTS_AT), (Layer*)(origin + LAYERS_AT), (Memory*)(origin + MEMORY_AT),
             (Part*)(origin + PARTS_AT), (Share*)(origin + SHARES_AT), origin + ENDS_AT, (u16*)(origin + STREAM_AT), (float*)(origin + WORK_AT),
             (float*)(origin + SMALL_AT), origin + (warp < LOW_WARPS ? RING_LOW_AT : RING_AT - LOW_WARPS * DEPTH * SLOT) + warp * DEPTH * SLOT};
 }
@@ -95,7 +95,7 @@ DEVICE void apply(const Norm& norm, Four* v, float* scratch, int t) {
 DEVICE void embed(const Room& room, const Shared& at) {
     const i64 token = *at.memory->token;
     for (int e = at.t; e < HIDDEN; e += THREADS)
-        at.stream[e] = stored(rounded(value(room.embedding[token * HIDDEN + e]) * EMBED_SCALE) * THEN_SCALE);
+        at.stream[e] = stored(rounded(value(room.embedding[token * HIDDEN + e]) * room.embed_scale) * room.then_scale);
 }
 
 // stream += residual scale * after(sums + bias), if there are sums; x = before(stream).
@@ -198,7 +198,7 @@ DEVICE void write_sums(const Room& room, const Shared& at, const Layer& layer, i
         float v = 0.f;
         if (local < part.tiles)
             for (int warp = ends[local * 2]; warp <= ends[local * 2 + 1]; ++warp) v += at.work[(local + warp) * 16 + row];
-        v *= part.four ? UNSCALE : 1.f;
+        v *= part.four ? room.unscale : 1.f;
         const float up = __shfl_xor_sync(ALL, v, 8);
         if (local >= part.tiles) continue;
         if (kind == GATED) {

@@ -44,23 +44,14 @@ class Launcher(Protocol):
 
 class _Room(ctypes.Structure):
     _names = (
-        "memory",
-        "weights",
-        "layers",
-        "pairs",
-        "embedding",
-        "qkv_sums",
-        "sums",
-        "answers",
-        "marks",
-        "inner",
-        "streams",
-        "logits",
-        "best",
-        "best_index",
+        "memory", "weights", "layers", "pairs", "embedding", "qkv_sums", "sums", "answers", "marks", "inner", "streams", "logits", "best", "best_index",
         "counters",
-    )
-    _fields_ = [(name, ctypes.c_void_p) for name in _names]
+    )  # fmt: skip
+    _fields_ = [
+        *[(name, ctypes.c_void_p) for name in _names],
+        ("layer_count", ctypes.c_int),
+        *[(name, ctypes.c_float) for name in ("embed_scale", "then_scale", "unscale")],
+    ]
 
 
 @dataclass(frozen=True)
@@ -72,14 +63,21 @@ class Layout:
     shared_bytes: int
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """The compiled step: `launcher` runs `program_source()` with the macros of `layout`. Good for the model, and for some of its layers."""
+
+    launcher: Launcher
+    layout: Layout
+
+
 class Program:
     """One model's step. `logits` [vocabulary] float32 are those of the last step."""
 
-    def __init__(self, parts: ModelParts, memory: StepMemory, launcher: Launcher) -> None:
-        """`launcher` runs `program_source()` with `layout(...).macros`; raises NotUnderstood."""
-        self._launcher, self._memory = launcher, memory
-        plan = layout(parts, launcher.multiprocessors, launcher.shared_limit)
-        self._threads, self._shared_bytes, self._phases = plan.threads, plan.shared_bytes, 5 * len(parts.layers) + 1
+    def __init__(self, parts: ModelParts, memory: StepMemory, kernel: Kernel) -> None:
+        """`kernel` is of a model that `parts` are the layers of, all or some; raises NotUnderstood."""
+        launcher, self._layout = kernel.launcher, kernel.layout
+        self._launcher, self._memory, self._phases = launcher, memory, 5 * len(parts.layers) + 1
         device, heads = parts.device, parts.q_heads + 2 * parts.kv_heads
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -87,8 +85,9 @@ class Program:
 
         self.logits = zeros(parts.head.rows)
         weights, layers, self._kept = _layer_tables(parts, memory.kinds)
-        self._embedding, _, _ = embedding_of(parts)
-        pairs = code_table(code_of(parts) or (0.0,) * 16)[0]
+        self._embedding, own, then = embedding_of(parts)
+        code = code_of(parts)
+        pairs, unscale = code_table(code) if code else ([0] * 256, 1.0)
         bf16, i32, blocks = torch.bfloat16, torch.int32, launcher.multiprocessors
         self.room = {
             "memory": memory.words, "weights": weights, "layers": layers, "pairs": torch.tensor([p - (1 << 32) if p >> 31 else p for p in pairs], dtype=i32, device=device),
@@ -97,7 +96,8 @@ class Program:
             "streams": zeros(2, parts.hidden, dtype=bf16), "logits": self.logits, "best": zeros(blocks), "best_index": zeros(blocks, dtype=i32),
             "counters": zeros(2, dtype=i32),
         }  # fmt: skip
-        self._argument = _Room(**{name: tensor.data_ptr() for name, tensor in self.room.items()})
+        pointers = {name: tensor.data_ptr() for name, tensor in self.room.items()}
+        self._argument = _Room(**pointers, layer_count=len(parts.layers), embed_scale=own, then_scale=then, unscale=unscale)
 
     def step(self, commit: bool = True) -> None:
         """Run the token at `position`. With `commit` the best id becomes the token of `position` + 1 (history -1: a logit was no number)."""
@@ -110,7 +110,8 @@ class Program:
     def run_phases(self, first: int, last: int, commit: bool = True) -> None:
         """Phases `first` ... `last` - 1 of a step in one launch: five for each layer (QKV, attention, O, gate and up, down), then the head."""
         launch = self._launcher.launch_together if last > first + 1 else self._launcher.launch
-        launch("whole_step", (self._launcher.multiprocessors,), self._threads, self._shared_bytes, self._argument, first, last, int(commit))
+        threads, shared = self._layout.threads, self._layout.shared_bytes
+        launch("whole_step", (self._launcher.multiprocessors,), threads, shared, self._argument, first, last, int(commit))
 
 
 def program_source() -> str:
@@ -119,10 +120,12 @@ def program_source() -> str:
     return "".join((folder / name).read_text() for name in ("memory.cuh", "common.cu", "numbers.cuh", "ring.cuh", "program.cu", "rows.cuh", "step.cuh"))
 
 
-def layout(parts: ModelParts, multiprocessors: int, shared_limit: int) -> Layout:
-    """How the kernel is compiled for this model and device; raises NotUnderstood."""
+def layout(parts: ModelParts, multiprocessors: int, shared_limit: int, formats: int | None = None) -> Layout:
+    """How the kernel is compiled for this model and device; raises NotUnderstood. `formats`: of weights that are not there yet."""
     check(parts, multiprocessors)
-    first, head, formats = parts.layers[0], parts.head, formats_of(parts)
+    first, head = parts.layers[0], parts.head
+    if formats is None:
+        formats = formats_of(parts)
     attended, inner, wide = parts.q_heads * parts.head_dim, first.gate.rows, bool(formats) and shared_limit >= _WIDE_LIMIT
     tiles = ((parts.q_heads + 2 * parts.kv_heads) * parts.head_dim // 16, -(-parts.hidden // 16), -(-inner // 8))
     most_tiles = max(32, 2 + max(-(-count // multiprocessors) for count in tiles))
@@ -135,7 +138,7 @@ def layout(parts: ModelParts, multiprocessors: int, shared_limit: int) -> Layout
         for kind, width in ((QKV, parts.hidden), (OUT, attended), (GATED, parts.hidden), (DOWN, inner), (HEAD, parts.hidden))
     ]
     macros = {
-        "LAYERS": len(parts.layers), "HIDDEN": parts.hidden, "INNER": inner, "VOCABULARY": head.rows, "HEAD_DIM": parts.head_dim, "Q_HEADS": parts.q_heads,
+        "HIDDEN": parts.hidden, "INNER": inner, "VOCABULARY": head.rows, "HEAD_DIM": parts.head_dim, "Q_HEADS": parts.q_heads,
         "KV_HEADS": parts.kv_heads, "ROTATED": parts.rotated, "QUERIES": queries, "FORMATS": formats, "RAGGED": int(any(ragged)),
         "WIDE_TABLE": int(wide), "X_STRIDE": 256 if wide else 128, "MOST_TILES": most_tiles, "HEAD_CHUNK": (most_tiles - 1) * multiprocessors,
         "MOST_SPLITS": MOST_SPLITS, "LEAST_KEYS": _KEYS_AT_ONCE * places["WARPS"] * 256 // parts.head_dim, "QK_WHOLE": int(_norms_whole(parts)), "WIDE": 0,
@@ -168,12 +171,9 @@ def _places(parts: ModelParts, formats: int, wide: bool, columns: int, most_tile
 
 
 def _numbers(parts: ModelParts) -> dict[str, object]:
-    _, own, then = embedding_of(parts)
-    code = code_of(parts)
     numbers = {
-        "EPS": parts.norm.eps, "ATTENTION_SCALE": parts.attention_scale, "ATTENTION_CAP": parts.attention_cap, "EMBED_SCALE": own, "THEN_SCALE": then,
+        "EPS": parts.norm.eps, "ATTENTION_SCALE": parts.attention_scale, "ATTENTION_CAP": parts.attention_cap,
         "RESIDUAL_SCALE": parts.residual_scale, "LOGIT_SCALE": parts.logit_scale, "LOGIT_CAP": parts.logit_cap, "NORM_OFFSET": float(parts.norm.offset),
-        "UNSCALE": code_table(code)[1] if code else 1.0,
     }  # fmt: skip
     return {**{name: f"{number!r}f" for name, number in numbers.items()}, "NORM_ROUNDS": int(parts.norm.rounds), "ACTIVATION": parts.activation}
 

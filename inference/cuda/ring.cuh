@@ -1,6 +1,6 @@
 // Weights on their way: each warp streams its share of every matrix of the whole step through its own slots of shared memory.
 //
-// Work: turns 0 ... 4 * LAYERS - 1 are a layer's QKV, O, GATED, DOWN; then the head in chunks. A matrix is tiles of 16 rows (GATED: 8 gate
+// Work: turns 0 ... 4 * layers - 1 are a layer's QKV, O, GATED, DOWN; then the head in chunks. A matrix is tiles of 16 rows (GATED: 8 gate
 // rows and the 8 up rows beside them), a tile is pieces of 128 bytes a row. Lane (g, q) of a warp fetches and later multiplies the same 64
 // bytes of a piece: 16-byte chunks q and q + 4 of rows g and g + 8. So nobody but the lane itself has to know when they have arrived, and the
 // fetching runs DEPTH pieces ahead, past barriers, norms and attention.
@@ -27,9 +27,9 @@ DEVICE constexpr int rows_of(int kind) {
 DEVICE constexpr int tiles_of(int kind) { return kind == GATED ? (INNER + 7) / 8 : (rows_of(kind) + 15) / 16; }
 DEVICE constexpr bool is_four_bit(int kind) { return FORMATS >> (kind < HEAD ? kind : HEAD) & 1; }
 DEVICE constexpr int pieces_of(int kind) { return is_four_bit(kind) ? (columns_of(kind) + 255) / 256 : (columns_of(kind) + 63) / 64; }
-constexpr int CHUNKS = (tiles_of(HEAD) + HEAD_CHUNK - 1) / HEAD_CHUNK, TURNS = 4 * LAYERS + CHUNKS;
-DEVICE int kind_of(int turn) { return turn < 4 * LAYERS ? turn % 4 : turn == TURNS - 1 ? HEAD_END : HEAD; }
-DEVICE int first_tile(int turn) { return turn < 4 * LAYERS ? 0 : (turn - 4 * LAYERS) * HEAD_CHUNK; }
+constexpr int CHUNKS = (tiles_of(HEAD) + HEAD_CHUNK - 1) / HEAD_CHUNK;
+DEVICE int kind_of(int turn, int layers) { return turn < 4 * layers ? turn % 4 : turn == 4 * layers + CHUNKS - 1 ? HEAD_END : HEAD; }
+DEVICE int first_tile(int turn, int layers) { return turn < 4 * layers ? 0 : (turn - 4 * layers) * HEAD_CHUNK; }
 DEVICE int warps_for(int count) { return count < WARPS ? count : WARPS; }
 
 // QKV, O and DOWN are cut anywhere: at most two blocks share a tile, and who needs the sums adds two.
@@ -67,7 +67,7 @@ DEVICE void warps_of(const Part& part, int tile, u8* ends) {
 
 // What a block keeps in shared memory.
 struct Shared {
-    int t;  // threadIdx.x
+    int t, layer_count;  // threadIdx.x; the model's layers
     u8 *table, *x;
     Weights* weights;
     Layer* layers;  // [2]: of layer i at i % 2
@@ -90,7 +90,7 @@ struct Feed {
 DEVICE void aim(Feed& feed, const Shared& at) {
     const int lane = feed.lane, g = lane / 4, q = lane % 4, kind = feed.kind;
     const Part& part = at.parts[kind];
-    const Weights& weights = at.weights[kind >= HEAD ? LAYERS : feed.turn / 4];
+    const Weights& weights = at.weights[kind >= HEAD ? at.layer_count : feed.turn / 4];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         int row = kind == GATED ? feed.tile * 8 + g : feed.tile * 16 + 8 * half + g, which = 0, most = HEAD_DIM * Q_HEADS;
@@ -111,9 +111,9 @@ DEVICE void aim(Feed& feed, const Shared& at) {
 DEVICE void open_turn(Feed& feed, const Shared& at) {
     feed.left = 0;
     while (feed.left == 0 && feed.turn + 1 < feed.last) {
-        feed.kind = kind_of(++feed.turn);
+        feed.kind = kind_of(++feed.turn, at.layer_count);
         const Share share = at.shares[feed.kind * WARPS + at.t / 32];
-        feed.left = share.count, feed.tile = share.tile + first_tile(feed.turn), feed.in_tile = share.in_tile;
+        feed.left = share.count, feed.tile = share.tile + first_tile(feed.turn, at.layer_count), feed.in_tile = share.in_tile;
     }
     feed.pieces = at.parts[feed.kind].pieces;
     if (feed.left) aim(feed, at);

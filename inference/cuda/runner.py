@@ -7,7 +7,6 @@ decoder does, but with nothing captured. Knows no graphs and no requests.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -16,27 +15,24 @@ from inference.cuda.kernels import Launcher
 from inference.cuda.memory import StepMemory
 from inference.cuda.packed import PackedModel
 from inference.cuda.prefill import Prefill
-from inference.cuda.program import Launcher as ProgramLauncher
-from inference.cuda.program import Program
+from inference.cuda.program import Kernel, Program
 from inference.cuda.step import MOST_NARROW_ROWS, FusedStep
 from inference.decode.sampling import inverse_cdf
-from inference.errors import InferenceError
-from inference.parts.description import ModelParts
+from inference.parts.description import NotUnderstood
 
 log = logging.getLogger(__name__)
-Compile = Callable[[ModelParts], ProgramLauncher]  # the one-kernel step of a description, compiled; raises InferenceError
 
 
 class Runner:
     """What the check (`parts/check.py`) asks of a fast path."""
 
-    def __init__(self, packed: PackedModel, launcher: Launcher, positions: int, compiled: Compile | None = None) -> None:
-        """`compiled`: where one row may go through one kernel, for a model and device that it has a form for."""
+    def __init__(self, packed: PackedModel, launcher: Launcher, positions: int, kernel: Kernel | None = None) -> None:
+        """`kernel`: where one row may go through one kernel."""
         # a narrow run of a few rows writes all that its bucket has
         self.memory = StepMemory(packed.parts, positions + MOST_NARROW_ROWS)
         self.step = FusedStep(packed, self.memory, launcher)
         self.wide = Prefill(self.step, launcher)
-        self.program = _program(packed, self.memory, compiled)
+        self.program = _program(packed, self.memory, kernel)
         if self.program is not None:
             self.step.logits = self.program.logits  # one place, whoever computed them
         device = packed.parts.device
@@ -75,11 +71,11 @@ class Runner:
         return inverse_cdf(self.step.logits[None], self.temperature, self.uniform)[0]
 
 
-def _program(packed: PackedModel, memory: StepMemory, compiled: Compile | None) -> Program | None:
-    if compiled is None or packed.wide:
+def _program(packed: PackedModel, memory: StepMemory, kernel: Kernel | None) -> Program | None:
+    if kernel is None or packed.wide:
         return None
     try:
-        return Program(packed.parts, memory, compiled(packed.parts))
-    except InferenceError as reason:
+        return Program(packed.parts, memory, kernel)
+    except NotUnderstood as reason:
         log.info("a row goes through separate kernels: %s", reason)
         return None

@@ -47,7 +47,7 @@ DEVICE void choose(const Room& room, const Shared& at, Top top, int commits) {
 
 DEVICE void make_plan(const Room& room, const Shared& at, int index) {
     const int t = at.t;
-    for (int i = t; i < (LAYERS + 1) * 14; i += THREADS) ((i64*)at.weights)[i] = ((const i64*)room.weights)[i];
+    for (int i = t; i < (at.layer_count + 1) * 14; i += THREADS) ((i64*)at.weights)[i] = ((const i64*)room.weights)[i];
     if (t < 14) ((i64*)(at.layers + index % 2))[t] = ((const i64*)(room.layers + index))[t], ((i64*)at.memory)[t] = ((const i64*)room.memory)[t];
     if (t < 14 && index) ((i64*)(at.layers + (index - 1) % 2))[t] = ((const i64*)(room.layers + index - 1))[t];
     if (t < KINDS) at.parts[t] = part_of(t);
@@ -58,11 +58,13 @@ DEVICE void make_plan(const Room& room, const Shared& at, int index) {
     __syncthreads();
 }
 
-DEVICE int turns_before(int phase) { return phase == PHASES ? TURNS : phase / 5 * 4 + (phase % 5 > 1 ? phase % 5 - 1 : phase % 5); }
+DEVICE int turns_before(int phase, int layers) {
+    return phase > 5 * layers ? 4 * layers + CHUNKS : phase / 5 * 4 + (phase % 5 > 1 ? phase % 5 - 1 : phase % 5);
+}
 
 DEVICE void prepare(const Room& room, const Shared& at, Feed& feed, int first, int last) {
     make_plan(room, at, first / 5);
-    feed.turn = turns_before(first) - 1, feed.last = turns_before(last), feed.slot = feed.kind = feed.left = 0, feed.lane = at.t % 32;
+    feed.turn = turns_before(first, at.layer_count) - 1, feed.last = turns_before(last, at.layer_count), feed.slot = feed.kind = feed.left = 0, feed.lane = at.t % 32;
 #pragma unroll 1
     for (int i = 0; i < DEPTH; ++i) fetch(feed, at);
     constexpr int WORDS = WIDE_TABLE ? 32 : 8;
@@ -78,7 +80,7 @@ DEVICE void make_x(const Room& room, const Shared& at, int index, int part, int 
     if (part == 0 || part == 3) {
         const bool sums = index || part;
         const Norm after_norm = norm_of(!sums ? 0 : part ? layer.norms[1] : before.norms[3], at.t), before_norm = norm_of(layer.norms[part ? 2 : 0], at.t);
-        if (part == 0 && index < LAYERS) prefetch_keys(at, layer, index, place);
+        if (part == 0 && index < at.layer_count) prefetch_keys(at, layer, index, place);
         await(room, at, barriers);
         stream_to_x(at, sums ? room.sums : 0, !sums ? 0 : part ? layer.bias[3] : before.bias[6], after_norm, before_norm);
         clear_rest(at, HIDDEN);
@@ -99,18 +101,18 @@ DEVICE void run_phase(const Room& room, const Shared& at, Feed& feed, int phase,
         return;
     }
     make_x(room, at, index, part, place, barriers);
-    const int begin = turns_before(phase), end = turns_before(phase + 1);
+    const int begin = turns_before(phase, at.layer_count), end = turns_before(phase + 1, at.layer_count);
 #pragma unroll 1
     for (int turn = begin; turn < end; ++turn) {
-        multiply_share(at, feed, kind_of(turn));
-        write_sums(room, at, at.layers[index % 2], kind_of(turn), first_tile(turn), top);
-        if (index == LAYERS) __syncthreads();
+        multiply_share(at, feed, kind_of(turn, at.layer_count));
+        write_sums(room, at, at.layers[index % 2], kind_of(turn, at.layer_count), first_tile(turn, at.layer_count), top);
+        if (index == at.layer_count) __syncthreads();
     }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_step(Room room, int first, int last, int commits) {
     extern __shared__ __align__(16) u32 shared[];
-    Shared at = shared_parts((u8*)shared);
+    Shared at = shared_parts((u8*)shared, room.layer_count);
     Feed feed;
     prepare(room, at, feed, first, last);
     const int place = *at.memory->position;
@@ -121,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_step(Room room, i
         run_phase(room, at, feed, phase, phase - first, place, top);
         if (phase + 1 < last) arrive(room, at);
     }
-    if (last == PHASES) return choose(room, at, top, commits);
+    if (last > 5 * room.layer_count) return choose(room, at, top, commits);
     __syncthreads();
     for (int e = at.t; blockIdx.x == 0 && e < HIDDEN; e += THREADS) room.streams[last % 2 * HIDDEN + e] = at.stream[e];
 }

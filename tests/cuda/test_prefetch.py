@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Gemma3Config
 from inference.cuda import device_code, kernels, prefetch
 from inference.cuda.device_code import NoDeviceCode, compile_source
 from inference.cuda.packed import check_sizes, pack
+from inference.cuda.program import layout
 from inference.models.skeleton import skeleton
 from inference.parts.description import NotUnderstood
 from inference.parts.reader import read_parts
@@ -21,17 +22,35 @@ from tests.support.tiny import make_checkpoint
 SMALL = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
 
 
+HOPPER = (132, 232448)
+
+
+def layout_of(parts):
+    try:
+        return layout(parts, *HOPPER).macros
+    except NotUnderstood:
+        return None
+
+
 @pytest.mark.parametrize("name", families.FAST)
 def test_the_skeleton_says_what_the_loaded_model_says(name):
     model = made(name)
     packed = pack(read_parts(model))
-    assert prefetch.macros_of(model.config, 16) == kernels.macros(packed.parts, packed.bits, packed.wide, packed.head_bits)
+    parts = prefetch.described(model.config)
+    assert kernels.macros(parts, 16, False) == kernels.macros(packed.parts, packed.bits, packed.wide, packed.head_bits)
+    assert prefetch.step_macros(parts, 16, *HOPPER) == layout_of(packed.parts)
+
+
+@pytest.mark.parametrize("name", ["gemma3", "phi3"])
+def test_and_of_weights_in_four_bits(name):
+    model = quantized(name)
+    assert prefetch.step_macros(prefetch.described(model.config), 4, *HOPPER) == layout_of(read_parts(model))
 
 
 def test_weights_in_four_bits_and_activations_in_float32_are_other_kernels():
     model = in_16_bits(quantized("llama", torch.float32))
     packed = pack(read_parts(model))
-    assert prefetch.macros_of(model.config, 4, wide=True) == kernels.macros(packed.parts, packed.bits, packed.wide, packed.head_bits)
+    assert kernels.macros(prefetch.described(model.config), 4, True) == kernels.macros(packed.parts, packed.bits, packed.wide, packed.head_bits)
     assert (packed.bits, packed.wide) == (4, True)
 
 
@@ -48,7 +67,7 @@ def test_a_multimodal_configuration_is_read_by_its_text_part():
     text = {**SMALL, "head_dim": 64, "sliding_window": 12}
     vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
     config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
-    found = prefetch.macros_of(config, 4)
+    found = kernels.macros(prefetch.described(config), 4, False)
     assert (found["HEAD_DIM"], found["Q_HEADS"], found["KV_HEADS"], found["NORM_OFFSET"], found["ACTIVATION"]) == (64, 4, 2, "1.f", 1)
 
 

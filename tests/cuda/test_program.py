@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from inference.cuda.memory import StepMemory
-from inference.cuda.program import Program, layout, program_source
+from inference.cuda.program import Kernel, Program, layout, program_source
 from inference.parts.description import ModelParts, NotUnderstood
 from inference.parts.reader import read_parts
 from tests.support import reference
@@ -29,9 +29,8 @@ class PhaseByPhase(Emulator):
 
     cooperative = False
 
-    def __init__(self, parts: ModelParts, folder: Path, blocks: int, shared: int, **macros: int) -> None:
-        known = layout(parts, blocks, shared).macros | macros
-        super().__init__('#include "cuda_program.h"\n' + program_source(), known, folder, blocks)
+    def __init__(self, macros: dict[str, object], folder: Path, blocks: int, shared: int) -> None:
+        super().__init__('#include "cuda_program.h"\n' + program_source(), macros, folder, blocks)
         self.shared_limit = shared
 
     def launch_together(self, *_: Any) -> None:
@@ -42,7 +41,12 @@ def program_of(parts: ModelParts, folder: Path, blocks: int = 7, shared: int = H
     """A step whose cache is all NaN: what isn't written must not be read."""
     memory = StepMemory(parts, 64)
     memory.keys.fill_(float("nan")), memory.values.fill_(float("nan"))
-    return Program(parts, memory, PhaseByPhase(parts, folder, blocks, shared, **macros)), memory
+    return Program(parts, memory, kernel_of(parts, folder, blocks, shared, **macros)), memory
+
+
+def kernel_of(parts: ModelParts, folder: Path, blocks: int = 7, shared: int = HOPPER, **macros: int) -> Kernel:
+    plan = layout(parts, blocks, shared)
+    return Kernel(PhaseByPhase(plan.macros | macros, folder, blocks, shared), plan)
 
 
 def distance(found: torch.Tensor, truth: torch.Tensor) -> float:
@@ -72,6 +76,18 @@ def test_steps_are_as_near_to_exact_as_the_models_own(form: str, tmp_path: Path)
         program.step()
         assert distance(program.logits, truth[place]) < 1.5 * max(distance(row, exact) for row, exact in zip(plain, truth, strict=True)) < 0.07
         assert int(memory.token) == int(memory.history[place + 1]) == int(program.logits.argmax()) and int(memory.position) == place + 1
+
+
+@torch.no_grad()
+def test_the_kernel_of_a_model_runs_one_of_its_layers(tmp_path: Path) -> None:
+    parts = read_parts(quantized("llama"))
+    alone = replace(parts, layers=parts.layers[1:])
+    memory = StepMemory(alone, 64)
+    program = Program(alone, memory, kernel_of(parts, tmp_path))
+    for place, (token, truth) in enumerate(zip(IDS[:3], reference.logits(alone, IDS[:3]), strict=True)):
+        memory.token.fill_(token)
+        program.step()
+        assert distance(program.logits, truth) < 0.02 and int(memory.position) == place + 1
 
 
 @torch.no_grad()
