@@ -77,10 +77,29 @@ def test_a_fault_is_not_let_in(name: str, change) -> None:
 def test_a_long_window_is_tried_as_a_short_one_where_the_machine_is_slow(monkeypatch) -> None:
     monkeypatch.setattr(check, "BUDGET_S", 0.0)
     model = families.make("mistral, a window")
+    model.config.sliding_window = 50
+    for layer in model.model.layers:
+        layer.self_attn.sliding_window = 50
     found = check.let_in(model, read_parts(model), Reference)
-    assert found[1].what == f"layer 0 alone, a window of {check.NO_WINDOW} in the place of 12"
+    assert found[1].what == f"layer 0 alone, a window of {check.NO_WINDOW} in the place of 50"
     with pytest.raises(NotUnderstood):
         check.let_in(model, read_parts(model), faulty(in_layers(lambda layer: replace(layer, window=0))))
+
+
+def test_a_layer_that_sees_everything_is_tried_as_such_on_a_slow_machine_too(monkeypatch) -> None:
+    monkeypatch.setattr(check, "BUDGET_S", 0.0)
+    model = families.make("gemma3")
+    assert [each.what for each in check.let_in(model, read_parts(model), Reference)[1:]] == ["layer 0 alone", "layer 1 alone"]
+
+
+def test_the_model_is_shaken_only_where_its_own_two_ways_do_not_allow_enough(monkeypatch) -> None:
+    model = families.make("llama")
+    monkeypatch.setattr(check, "_shaken", lambda *_: pytest.fail("a forward for nothing"))
+    assert all(each.one_rounding is None for each in check.let_in(model, read_parts(model), Reference))
+    monkeypatch.undo()
+    monkeypatch.setattr(check, "TIMES", 0)
+    monkeypatch.setattr(check, "_rounding", lambda _: 0.0)
+    assert all(each.one_rounding is not None and each.one_rounding > 0 for each in check.let_in(model, read_parts(model), Reference))
 
 
 def test_numbers_that_are_none_are_not_let_in() -> None:
