@@ -84,7 +84,9 @@ def shrink(model: nn.Module) -> None:
 
     A parameter that is used twice (a tied embedding and head) stays one, compact if every layer that holds it can convert.
     """
-    for parameter, places, matrix in holders(model):
+    left = holders(model)
+    while left:  # what was made smaller is let go at once: on a GPU all are FP32 before
+        parameter, places, matrix = left.pop()
         dtype = exact_dtype(parameter) if matrix else torch.float32
         if dtype != parameter.dtype:
             parameter = nn.Parameter(parameter.detach().to(dtype), requires_grad=False)

@@ -40,7 +40,7 @@ class Need:
 
 
 def need(config: PretrainedConfig, tensors: Mapping[str, Stored], lane: str, compact: bool) -> Need:
-    """What the model of `config` takes on `lane` whose files hold `tensors`; `compact`: 16-bit matrices of a lane in FP32 stay in 16 bits.
+    """What the model of `config` takes on `lane` whose files hold `tensors`; `compact`: 16-bit matrices of a lane in FP32 end in 16 bits.
 
     Raises InferenceError where transformers has no such model.
     """
@@ -56,7 +56,7 @@ def need_of(found: Skeleton, tensors: Mapping[str, Stored], lane: str, arguments
         sources.setdefault(place, []).append(tensors[name])
     stored = [(id(parameter), name) for name, parameter in model.named_parameters(remove_duplicate=False) if name in sources]
     names, copies = dict(stored), Counter(key for key, _ in stored)
-    kept, most, twice, mapped = Counter[str](), 0, 0, 0
+    kept, most, twice, mapped, wider = Counter[str](), 0, 0, 0, 0
     fp32 = private.kept_in_fp32(model, dtype)
     for parameter, places, matrix in exact.holders(model):
         name = names.get(id(parameter), "")
@@ -65,17 +65,22 @@ def need_of(found: Skeleton, tensors: Mapping[str, Stored], lane: str, arguments
             kept += _four_bit(parameter, arguments["quantization_config"])
             most = max(most, _while_quantized(parameter.numel(), files, dtype, on_cpu))
             continue
-        held = torch.float32 if name in fp32 else parameter.dtype
-        if compact and on_cpu and held == torch.float32 and matrix:
+        held = read = torch.float32 if name in fp32 else parameter.dtype
+        if compact and dtype == held == torch.float32 and matrix:
             held = _exact(files)
+        if on_cpu:  # a GPU reads them all in FP32 and then makes them smaller, one after the other
+            read = held
+        elif held != read:
+            wider += parameter.numel() * (read.itemsize - held.itemsize)
+            most = max(most, parameter.numel() * held.itemsize)
         kept[exact.dtype_name(held)] += parameter.numel() * held.itemsize
-        twice += max(0, copies[id(parameter)] - 1) * parameter.numel() * held.itemsize  # compared with one another, and both kept if they differ
-        most = max(most, reading := _while_read(parameter.numel(), files, held, on_cpu))
+        twice += max(0, copies[id(parameter)] - 1) * parameter.numel() * read.itemsize  # compared with one another, and both kept if they differ
+        most = max(most, reading := _while_read(parameter.numel(), files, read, on_cpu))
         mapped += parameter.numel() * held.itemsize * (on_cpu and bool(files) and not reading)
     for buffer in {id(buffer): buffer for buffer in model.buffers()}.values():
         kept[exact.dtype_name(buffer.dtype)] += buffer.nbytes
     # what stays in the file's own pages takes memory only once it is used, which is after the last matrix was worked on
-    peak = kept.total() + max(0, most - mapped) + twice + BESIDE_BYTES * on_cpu
+    peak = kept.total() + wider + max(0, most - mapped) + twice + BESIDE_BYTES * on_cpu
     return Need(kept.total(), peak, dict(kept))
 
 

@@ -1,6 +1,7 @@
 """Compact storage is exact: the same logits as an FP32 load, decided for each tensor, and never a label that isn't so."""
 
 import contextlib
+import weakref
 
 import pytest
 import torch
@@ -134,3 +135,17 @@ def test_what_lies_beside_a_written_file_in_memory_does_not_vouch_for_it(tmp_pat
     told.write_text(MAPPED.format(file=file, written=written, beside=beside))
     monkeypatch.setattr(values, "SMAPS", told)
     assert values._unwritten({file}) == ([] if written else [(file, 0x7F00, 0)])
+
+
+def test_a_matrix_that_was_made_smaller_is_let_go_before_the_next(folder, monkeypatch):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    wide = {id(module.weight): weakref.ref(module.weight) for _, module in exact.matrices(model)}
+    own, there = exact.exact_dtype, []
+
+    def watched(weight):
+        there.append(sum(reference() is not None for reference in wide.values()))
+        return own(weight)
+
+    monkeypatch.setattr(exact, "exact_dtype", watched)
+    exact.shrink(model)
+    assert there == list(range(len(wide), 0, -1))

@@ -40,11 +40,20 @@ def test_need_is_what_is_held(kind, lane):
     assert found.kept == held and found.peak_bytes >= found.weights_bytes
 
 
-def test_a_gpu_without_bfloat16_holds_embedding_and_head_in_fp32(tmp_path, monkeypatch):
+def test_a_gpu_without_bfloat16_reads_embedding_and_head_in_fp32_and_ends_with_16_bits(tmp_path, monkeypatch):
     folder = make_kind(tmp_path, "llama, untied")
     monkeypatch.setattr(arguments, "compute_dtype", lambda _: torch.float32)
-    ends = 2 * 512 * 64 * 4
-    assert ends < need(folder, "cuda:nf4").kept["float32"] < ends * 1.2
+    one = 512 * 64
+    found, wide = need(folder, "cuda:nf4"), need(folder, "cuda:nf4", compact=False)
+    assert found.kept["bfloat16"] == 2 * one * 2 and 2 * one * 4 < wide.kept["float32"] < 2 * one * 4 * 1.2
+    assert found.weights_bytes == wide.weights_bytes - 2 * one * 2
+    assert found.peak_bytes >= wide.weights_bytes + one * 2, "both are there in FP32, and one in 16 bits too"
+
+
+def test_a_gpu_with_bfloat16_holds_nothing_else(tmp_path, monkeypatch):
+    folder = make_kind(tmp_path, "llama, untied")
+    monkeypatch.setattr(arguments, "compute_dtype", lambda _: torch.bfloat16)
+    assert need(folder, "cuda:nf4") == need(folder, "cuda:nf4", compact=False)
 
 
 def test_a_processor_without_bfloat16_keeps_them_compact(tmp_path, monkeypatch):
