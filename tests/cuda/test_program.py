@@ -37,14 +37,14 @@ class PhaseByPhase(Emulator):
         raise AssertionError("blocks can't wait for each other here")
 
 
-def program_of(parts: ModelParts, folder: Path, blocks: int = 7, shared: int = HOPPER, **macros: int) -> tuple[Program, StepMemory]:
+def program_of(parts: ModelParts, folder: Path, blocks: int = 4, shared: int = HOPPER, **macros: int) -> tuple[Program, StepMemory]:
     """A step whose cache is all NaN: what isn't written must not be read."""
     memory = StepMemory(parts, 64)
     memory.keys.fill_(float("nan")), memory.values.fill_(float("nan"))
     return Program(parts, memory, kernel_of(parts, folder, blocks, shared, **macros)), memory
 
 
-def kernel_of(parts: ModelParts, folder: Path, blocks: int = 7, shared: int = HOPPER, **macros: int) -> Kernel:
+def kernel_of(parts: ModelParts, folder: Path, blocks: int = 4, shared: int = HOPPER, **macros: int) -> Kernel:
     plan = layout(parts, blocks, shared)
     return Kernel(PhaseByPhase(plan.macros | macros, folder, blocks, shared), plan)
 
@@ -55,7 +55,7 @@ def distance(found: torch.Tensor, truth: torch.Tensor) -> float:
 
 FORMS = {
     "biases, a narrow table": ("llama, biases", True, {"shared": SMALLEST}),
-    "windows, ranges of keys, more blocks than tiles": ("gemma3", True, {"blocks": 16, "LEAST_KEYS": 3}),
+    "windows, ranges of keys, more blocks than tiles": ("gemma3", True, {"blocks": 10, "LEAST_KEYS": 3}),
     "norms over all heads, norms after": ("olmo2", True, {"blocks": 3}),
     "part of a head is rotated": ("phi4-mini, part of a head", True, {}),
     "caps, weights in 16 bits": ("gemma2", False, {}),
@@ -71,7 +71,7 @@ def test_steps_are_as_near_to_exact_as_the_models_own(form: str, tmp_path: Path)
     parts = read_parts(model)
     program, memory = program_of(parts, tmp_path, **how)
     truth, plain = reference.logits(parts, IDS), model(torch.tensor([IDS])).logits[0]
-    for place, token in enumerate(IDS):
+    for place, token in enumerate(IDS if any(layer.window for layer in parts.layers) else IDS[:5]):
         memory.token.fill_(token)
         program.step()
         assert distance(program.logits, truth[place]) < 1.5 * max(distance(row, exact) for row, exact in zip(plain, truth, strict=True)) < 0.07

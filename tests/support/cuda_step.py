@@ -25,7 +25,7 @@ def emulated_parts(parts: ModelParts, rows: int, folder: Path) -> Runner:
     """The same of a description."""
     packed = pack(parts)
     macros = kernels.macros(packed.parts, packed.bits, packed.wide, packed.head_bits)
-    launcher = Emulator(kernels.source(macros), macros, folder)
+    launcher = Emulator(kernels.source(macros), macros, folder, multiprocessors=3)
     runner = Runner(packed, launcher, rows)
     runner.wide = Prefill(runner.step, launcher, SCRATCH_BYTES)
     runner.memory.keys.fill_(float("nan"))
