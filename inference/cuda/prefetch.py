@@ -26,8 +26,8 @@ FOUR_BIT = 1 << QKV | 1 << OUT | 1 << GATED | 1 << DOWN  # what is in 4 bits of 
 
 def begin(config: Any, device: torch.device, bits: int) -> None:
     """Compile in a thread, where the kernels know such a model; whoever needs them later asks again, and is told then."""
-    properties, wide = torch.cuda.get_device_properties(device), torch.cuda.get_device_capability(device) < OLDEST_BF16
     try:
+        properties, wide = torch.cuda.get_device_properties(device), torch.cuda.get_device_capability(device) < OLDEST_BF16
         # the skeleton is made here: transformers sets torch's default dtype meanwhile, for every thread
         parts = described(config)
         known = kernels.macros(parts, bits, wide)

@@ -7,7 +7,8 @@ another, it answers. Knows no request, no text and no clock.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from transformers import PreTrainedModel
@@ -23,6 +24,7 @@ from inference.fast import FastWays, first_line
 from inference.parts.check import as_record
 
 log = logging.getLogger(__name__)
+Changed = TypeVar("Changed")
 GRAPH, STEP = "cuda-graph", install.STEP
 KERNELS = {GRAPH: "own CUDA kernels, captured", STEP: "own C, a step a call"}
 
@@ -83,13 +85,23 @@ class DecodePaths:
         return isinstance(self.fast, Growing) and self.fast.must_grow(prompt_tokens, new_tokens)
 
     def grow(self, prompt_tokens: int, new_tokens: int) -> None:
-        """Make room for it."""
+        """Make room for it; whatever goes wrong there, the eager way answers."""
         if isinstance(self.fast, Growing):
-            self.fast.grow(prompt_tokens, new_tokens)
+            fast = self.fast
+            self._changed(lambda: fast.grow(prompt_tokens, new_tokens))
 
     def shrink(self) -> bool:
         """Give back what the cache grew by; whether it had."""
-        return isinstance(self.fast, Growing) and self.fast.shrink()
+        return isinstance(self.fast, Growing) and bool(self._changed(self.fast.shrink))
+
+    def _changed(self, work: Callable[[], Changed]) -> Changed | None:
+        """A change of the fast path's cache; without it the path is given up."""
+        assert self.fast is not None
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - as in a run
+            self.give_up(self.fast, error)
+            return None
 
     # ---- for a run
 

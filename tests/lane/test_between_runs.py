@@ -56,3 +56,23 @@ def test_a_cache_grows_before_the_run_begins_and_shrinks_when_nothing_is_asked(t
     assert left is not None and 0 < left <= lane_module.IDLE_S and decoder.positions > 40
     monkeypatch.setattr(lane_module, "IDLE_S", 0.0)
     assert lane.between_runs() is None and decoder.positions == 10
+
+
+def test_a_cache_that_fails_to_change_its_size_is_given_up_and_the_run_is_answered(tmp_path, monkeypatch):
+    lane = Lane("cpu:fp32", Settings(model_id=str(make_checkpoint(tmp_path / "m", "llama")), cache_dir=str(tmp_path / "cache")))
+    lane.load(lambda _: None)
+
+    def broken(*_):
+        raise RuntimeError("no pinned memory")
+
+    for name in ("grow", "shrink"):
+        lane.paths.fast = decoder = Growing(lane.model)
+        lane.ways.why_not.clear()
+        monkeypatch.setattr(decoder, name, broken)
+        *_, done = lane.generate("r", Request("hi", format="raw", max_new_tokens=40), lambda: False)
+        assert len(done.token_ids) == 40 or done.finish_reason == "stop"
+        if name == "shrink":
+            monkeypatch.setattr(lane_module, "IDLE_S", 0.0)
+            assert lane.between_runs() is None
+        assert lane.paths.fast is None and "no pinned memory" in lane.ways.why_not[lane.paths.name]
+        assert (name == "grow") == bool(done.path_reason)
