@@ -149,7 +149,8 @@ def test_settings_left_out_stand_in_the_record_its_table_and_the_bench(tmp_path)
     assert "repetition_penalty=1.3" in lane.note and "use_cache=false" in lane.note and record.model.note == lane.note
     assert "repetition_penalty=1.3" in " ".join(text_table(record).split())
     figures = {"path": "eager", "n": 1}
-    result = {"plain": figures, "ours": figures, "peers": {}, "ratio": {}, "tokens_equal": True, "fork": None, "distinct_tokens": 3, "note": lane.note}
+    result = {"plain": figures, "ours": figures, "peers": {}, "ratio": {}, "tokens_equal": True,
+              "tokens_against": "plain generate", "fork": None, "distinct_tokens": 3, "note": lane.note}  # fmt: skip
     assert "left out on every side: min_new_tokens=9, repetition_penalty=1.3" in " ".join(bench_table({"lanes": {"cpu:fp32": result}}).split())
 
 
