@@ -2,7 +2,8 @@
 
 In: a model, its description, and what builds a runner of the fast path. Out: what was tried and how far apart it was (`Tried`, for the record);
 NotUnderstood where it is too far. The whole model is tried on a few ids; one layer of each kind, between the embedding and the head,
-past its window, so that no long prompt goes through the whole model. Knows no device.
+past a short window, where one key more or less shows in 16 bits too, and past its own, so that no long prompt goes through the whole model.
+Knows no device.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from inference.parts.reader import decoder_of
 log = logging.getLogger(__name__)
 WHOLE_IDS = 12
 PAST = 40  # rows of a layer beyond its window
-NO_WINDOW = 32  # a layer that sees everything is tried as if this were its window
-STEPS = 4  # the last ids go one at a time, and the logits after each of them are compared
+SHORT = 32  # the window that each longer one is tried as first; a layer that sees everything is tried as if this were its window
+STEPS = 2  # the last ids go one at a time, and the logits after each of them are compared
 TIMES = 3  # ours may be so many times as far from the model's as its own two ways are from each other
 # ... or so many times as one rounding of its embedded ids moves it. In 16 bits the model's two ways may agree bit for bit, and whoever sums in
 # another order rounds other values: on a GPU 0.4 to 1.1 times that, as the model's own two forms of attention do, for nine models and layers
 ROUNDINGS = 2
-BUDGET_S = 1.2  # for a forward of one layer: where a long window would take longer, a short one stands in its place
+FIT = 4  # rounding turns the logits and hardly scales them: the factor that fits ours best to the model's may be off by this part of the bound
+BUDGET_S = 0.4  # for a forward of one layer: where one past a long window would take longer, the short one is all that is tried
 UNIFORMS = (0.0, 0.31, 0.9999)
 
 
@@ -52,12 +54,14 @@ Build = Callable[[ModelParts, int], Runner]  # a description of all layers or of
 class Tried:
     """One comparison: the distance of ours from the model's logits, as a share of their size, of the model's own two ways, and what was allowed.
 
-    `one_rounding`: how far one rounding of the embedded ids moves the model's logits; None where it did not have to be known.
+    `scale`: the factor, less one, by which the model's logits fit ours best. `one_rounding`: how far one rounding of the embedded ids moves
+    the model's logits; None in FP32, where that decides nothing.
     """
 
     what: str
     rows: int
     difference: float
+    scale: float
     plain_ways: float
     one_rounding: float | None
     bound: float
@@ -71,14 +75,8 @@ def let_in(model: PreTrainedModel, parts: ModelParts, build: Build) -> tuple[Tri
     found = [_compared("the whole model", model, parts, runner, WHOLE_IDS)]
     _check_sampled(runner)
     for index in _one_of_each_kind(parts):
-        layer = parts.layers[index]
         with _only(model, index):
-            window = _affordable_window(model, parts, layer)
-            with _window(model, layer, window):
-                alone = replace(parts, layers=(replace(layer, window=window),))
-                rows = (window or NO_WINDOW) + PAST
-                what = f"layer {index} alone" + (f", a window of {window} in the place of {layer.window}" if window != layer.window else "")
-                found.append(_compared(what, model, alone, build(alone, rows), rows))
+            found += _layer_alone(index, model, parts, build)
     log.info("the fast path was compared in %.1f s: %s", time.perf_counter() - began, found)
     return tuple(found)
 
@@ -88,22 +86,35 @@ def as_record(found: tuple[Tried, ...]) -> tuple[dict[str, Any], ...]:
     return tuple(asdict(each) for each in found)
 
 
+def _layer_alone(index: int, model: PreTrainedModel, parts: ModelParts, build: Build) -> Iterator[Tried]:
+    layer = parts.layers[index]
+    for window in _windows(model, layer.window):
+        with _window(model, layer, window):
+            alone, rows = replace(parts, layers=(replace(layer, window=window),)), (window or SHORT) + PAST
+            instead = "" if window == layer.window else f", a window of {window} in the place of {layer.window}"
+            yield _compared(f"layer {index} alone{instead}", model, alone, build(alone, rows), rows)
+
+
 def _compared(what: str, model: PreTrainedModel, parts: ModelParts, runner: Runner, rows: int) -> Tried:
     draw = torch.Generator().manual_seed(rows)
     ids = torch.randint(max(1, parts.head.rows // 2), (rows,), generator=draw).tolist()
     once, steps = _at_once(model, ids), _one_by_one(model, ids)
-    ours = [runner.run(ids[: rows - STEPS], 0)] + [runner.run([ids[at]], at) for at in range(rows - STEPS, rows)]
-    difference, ways = (_distance(other, once) for other in (torch.stack(ours).to(once), steps))
-    one_rounding, bound = None, max(TIMES * ways, _rounding(parts))
-    if not difference <= bound:  # NaN is not
-        one_rounding = _distance(_shaken(model, parts, ids), once)
-        bound = max(bound, ROUNDINGS * one_rounding)
-    if not difference <= bound:
+    ours = torch.stack([runner.run(ids[: rows - STEPS], 0)] + [runner.run([ids[at]], at) for at in range(rows - STEPS, rows)]).to(once)
+    shaken = _shaken(model, parts, ids)
+    one_rounding = None if shaken is None else _distance(shaken, once)
+    tried = _judged(what, rows, ours, once, _distance(steps, once), one_rounding, _rounding(parts))
+    if not (tried.difference <= tried.bound and abs(tried.scale) <= max(tried.bound / FIT, _rounding(parts))):  # NaN is not
+        rounds = "" if one_rounding is None else f", one rounding moves it by {one_rounding:.2g}"
         raise NotUnderstood(
-            f"our own step's logits differ from the model's by {difference:.2g} of their size ({what}, {rows} ids), "
-            f"where its own two ways differ by {ways:.2g}, one rounding moves it by {one_rounding:.2g}, and {bound:.2g} is allowed"
+            f"our own step's logits differ from the model's by {tried.difference:.2g} of their size and by a factor of {1 + tried.scale:.6g} "
+            f"({what}, {rows} ids), where its own two ways differ by {tried.plain_ways:.2g}{rounds}, and {tried.bound:.2g} is allowed"
         )
-    return Tried(what, rows, difference, ways, one_rounding, bound)
+    return tried
+
+
+def _judged(what: str, rows: int, ours: Tensor, truth: Tensor, ways: float, one_rounding: float | None, least: float) -> Tried:
+    scale = float((ours * truth).sum() / (truth * truth).sum()) - 1
+    return Tried(what, rows, _distance(ours, truth), scale, ways, one_rounding, max(TIMES * ways, ROUNDINGS * (one_rounding or 0), least))
 
 
 def _distance(found: Tensor, truth: Tensor) -> float:
@@ -121,9 +132,11 @@ def _at_once(model: PreTrainedModel, ids: list[int]) -> Tensor:
     return output.logits[0].float()
 
 
-def _shaken(model: PreTrainedModel, parts: ModelParts, ids: list[int]) -> Tensor:
-    """The same with every embedded value moved by up to half a unit in its last place."""
+def _shaken(model: PreTrainedModel, parts: ModelParts, ids: list[int]) -> Tensor | None:
+    """The same with every embedded value moved by up to half a unit in its last place; None in FP32."""
     embedded = parts.embed(torch.tensor([ids], device=model.device))
+    if embedded.dtype == torch.float32:
+        return None
     unit = torch.finfo(embedded.dtype).eps
     moved = torch.rand(embedded.shape, generator=torch.Generator().manual_seed(len(ids))).to(embedded.device) - 0.5
     output = model(inputs_embeds=(embedded.double() * (1 + moved * unit)).to(embedded.dtype), use_cache=False, logits_to_keep=STEPS + 1)
@@ -166,16 +179,16 @@ def _kind(layer: LayerParts) -> tuple[Any, ...]:
     return layer.window, layer.rotary, *forms, *[norm is not None for norm in norms]
 
 
-def _affordable_window(model: PreTrainedModel, parts: ModelParts, layer: LayerParts) -> int:
-    """The layer's window, or a short one where a forward past it would take too long on this machine."""
-    if layer.window <= NO_WINDOW:
-        return layer.window
-    ids = list(range(NO_WINDOW + PAST))
+def _windows(model: PreTrainedModel, own: int) -> list[int]:
+    """What the model's one layer is tried with: its own window, before it a short one, and only that where its own would take too long here."""
+    if own <= SHORT:
+        return [own]
+    ids = list(range(SHORT + PAST))
     _at_once(model, ids)
     began = time.perf_counter()
     float(_at_once(model, ids)[0, 0])  # waits for a GPU too
     each = (time.perf_counter() - began) / len(ids)
-    return layer.window if each * (layer.window + PAST) < BUDGET_S else NO_WINDOW
+    return [SHORT, own] if each * (own + PAST) < BUDGET_S else [SHORT]
 
 
 @contextlib.contextmanager
