@@ -78,8 +78,10 @@ class Judge:
         index = first_difference(right, ours)
         if index is None:
             return None
-        index = min(index, len(right) - 1)
-        return self._fp32_fork(request, right, index) if self._on_cpu else self._rounded_fork(request, right, index)
+        at = min(index, len(right) - 1)
+        fork = self._fp32_fork(request, right, at) if self._on_cpu else self._rounded_fork(request, right, at)
+        ended = index >= min(len(right), len(ours))  # one of them, where the other goes on: no rounding does that, as an end mark is an id too
+        return replace(fork, rounding=False, why_not=None) if ended else fork
 
     def _fp32_fork(self, request: Request, right: tuple[int, ...], index: int) -> Fork:
         side, ids = self._plain if self._right_is_plain else self._fp32, right[: index + 1]

@@ -123,12 +123,14 @@ def test_4_bits_on_the_cpu_are_judged_in_fp32_by_the_dequantized_model_s_own_way
     assert fork.rounding and fork.plain_ways_part
 
 
-def test_an_answer_that_goes_on_where_the_right_one_ended_is_a_fork_at_its_end():
-    plain = FakeSide("cuda:nf4", logits(0))
+@pytest.mark.parametrize("ours", [(*RIGHT, 4), RIGHT[:2]], ids=["goes on", "ends early"])
+def test_an_answer_that_goes_on_where_the_right_one_ends_or_ends_before_it_is_no_rounding(ours):
+    plain, exact = FakeSide("cuda:nf4", logits(noise=0.1)), FakeSide("cuda:nf4", logits())
     with ExitStack() as stack:
-        judge = Judge(Settings(), plain, FakeSide("cuda:nf4"), stack)
-        judge._in_fp32 = FakeSide("cuda:nf4")
-        assert judge.fork(REQUEST, RIGHT, (*RIGHT, 4)).index == 3
+        judge = Judge(Settings(), plain, FakeSide("cuda:nf4", logits(noise=-0.1)), stack)
+        judge._in_fp32 = exact
+        fork = judge.fork(REQUEST, RIGHT, ours)
+    assert fork.index == min(len(ours), 3) and fork.rounding is False and fork.distance_ours <= 1.2 * fork.distance_plain
 
 
 def test_a_fork_is_told_in_words_with_all_its_numbers():
