@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import fnmatch
 import logging
 import os
 import shutil
@@ -30,11 +29,10 @@ KINDS = {
     "converted": "checkpoint converted to safetensors",
     "shapes": "random weights of a shape",
     "quantized": "4-bit copy",
-    "kernels": "compiled C products",
+    "kernels": "compiled C code",
     "inductor": "code that torch compiled",
     "peers": "file for a peer of the bench",
 }
-STEP = "step-*.pt2"  # what else lies in "inductor" is torch's own, or of versions that kept their steps otherwise
 DEFAULT_LIMIT_GIB = 32
 TEMPORARY = ".new-"
 UNLOCKED_TEMPORARIES = (".copy-", ".restore-", ".shape-", ".f32-")  # of versions that locked nothing while they wrote
@@ -97,8 +95,7 @@ class Entry:
     @property
     def words(self) -> str:
         """What it is, for a person."""
-        is_step = self.kind == "inductor" and fnmatch.fnmatch(self.path.name, STEP)
-        return "compiled decode step" if is_step else KINDS[self.kind]
+        return KINDS[self.kind]
 
     def _file(self, end: str) -> Path:
         return self.path.parent.parent / "locks" / f"{self.kind}--{self.path.name}.{end}"
