@@ -40,6 +40,8 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _speed(options: argparse.Namespace, settings: Settings, request: Request) -> int:
+    if options.repeats is not None:
+        raise WrongArguments("--repeats goes with --prompts. How often each way answers here is --rounds.")
     lengths = _lengths(options)
     quotes = dict(quoted(words) for words in options.quote)
     plan = Plan((request,), options.rounds, tuple(options.peer), options.positions)
@@ -77,6 +79,6 @@ def _tokens(options: argparse.Namespace, settings: Settings, request: Request) -
     for words in left_out.words():
         print(words, file=sys.stderr)
     with closing(Line()) as line:
-        result = equal(settings, [replace(request, prompt=prompt.text) for prompt in prompts], options.repeats, line.say)
+        result = equal(settings, [replace(request, prompt=prompt.text) for prompt in prompts], 2 if options.repeats is None else options.repeats, line.say)
     print(terminal.wrapped(equal_words(result), terminal.width(), 4) + "\n\n" + json.dumps(result))
     return 0 if all_right(result) else FAILED

@@ -107,9 +107,8 @@ def _bench(commands: Any) -> Parser:
     ours.add_argument(
         "--repeats",
         type=int,
-        default=2,
         metavar="N",
-        help="for --prompts: answers to each, by one visitor and by each of two at once, which must be equal (default: %(default)s)",
+        help="for --prompts: answers to each, by one visitor and by each of two at once, which must be equal (default: 2)",
     )
     ours.add_argument("--max-new-tokens", type=int, default=50, metavar="N", help="where an answer is cut (default: %(default)s)")
     ours.add_argument("--rounds", type=int, default=5, metavar="N", help="counted answers of each way; the medians are shown (default: %(default)s)")

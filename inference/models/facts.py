@@ -115,12 +115,6 @@ def _embeddings(model: PreTrainedModel) -> list[torch.Tensor]:
     return [module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)]
 
 
-def own_bytes(model: PreTrainedModel) -> int:
-    """Of `weights_bytes`, those that don't lie in the pages of the model's files, which another process that loads it shares."""
-    origin = getattr(model, "loaded_from", None)
-    return weights_bytes(model) - (origin.values.mapped({id(p): p for p in model.parameters()}.values()) if origin else 0)
-
-
 def _count(found: dict[int, tuple[str, int]], tensor: torch.Tensor, dtype: str) -> None:
     if tensor.nbytes:
         found.setdefault(tensor.data_ptr(), (dtype, tensor.nbytes))

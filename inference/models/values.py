@@ -7,7 +7,7 @@ with those of the files' tensors: a value that was rounded changes it. In: a mod
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -37,17 +37,9 @@ class Values:
 
     def hold(self, matrices: list[torch.Tensor]) -> bool:
         """Whether each of `matrices` has the values of some tensor of the files."""
-        unwritten, places = self._pages()
-        return all(_lies_in(matrix, unwritten, places) or self._known(matrix) for matrix in matrices)
-
-    def mapped(self, tensors: Iterable[torch.Tensor]) -> int:
-        """The bytes of those of `tensors` that lie in the files' own pages, which other processes share."""
-        unwritten, places = self._pages()
-        return sum(tensor.nbytes for tensor in tensors if _lies_in(tensor, unwritten, places))
-
-    def _pages(self) -> tuple[list[Mapped], set[Place]]:
         files = {stored.file for stored in self._tensors.values() if stored.file}
-        return _unwritten(files), {(stored.file, stored.offset, stored.bytes) for stored in self._tensors.values() if stored.file}
+        unwritten, places = _unwritten(files), {(stored.file, stored.offset, stored.bytes) for stored in self._tensors.values() if stored.file}
+        return all(_lies_in(matrix, unwritten, places) or self._known(matrix) for matrix in matrices)
 
     def _known(self, matrix: torch.Tensor) -> bool:
         found = (matrix.numel(), bits(matrix))

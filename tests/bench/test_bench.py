@@ -61,6 +61,7 @@ def fake_lanes(monkeypatch):
         (["--lengths", "16,16"], "each once"),
         (["--lengths", "16", "--prompt-tokens", "3"], "Give one"),
         (["--prompts", "no.txt"], "no.txt can't be read"),
+        (["--repeats", "3"], "--repeats goes with --prompts"),
         (["--prompts", "no.txt", "--lengths", "16"], "takes no --lengths"),
         (["--prompts", "no.txt", "--peer", "llama.cpp"], "takes no --peer"),
     ],
