@@ -12,24 +12,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
 from inference import machine
 from inference.cache import cache
 from inference.cpu import install
 from inference.cpu.library import Library
 from inference.decode.decoder import Decoder, ShouldStop, answer
-from inference.decode.eager import check_state
+from inference.decode.eager import Forward, check_state
 from inference.decode.sampling import Sampler, sampler_for
 from inference.errors import InferenceError, OutOfMemory
 from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Report, Request, Text
-from inference.fast import FastWays
+from inference.fast import FastWays, first_line
 from inference.lane import measured, vram
 from inference.lane.paths import DecodePaths, device_lost
 from inference.lane.source import Source
 from inference.lane.text import TextStream
 from inference.lanes import LaneName
-from inference.models import loading, quantized_copy, was_four_bit
+from inference.models import exact, loading, quantized_copy, was_four_bit
 from inference.settings import Settings
 from inference.sources.at_hand import Checkpoint
 from inference.timing import WARM_UP_TOKENS, Stopwatch
@@ -102,12 +102,14 @@ class Lane:
         self.model = self.source.load_sound(lambda checkpoint: self._read(checkpoint, report), report)
         library = self._library()
         kernel = install.use_kernels(self.model, self.name, library, self.ways, report) if self.device == "cpu" else None
+        clock.end("quantize" if LaneName.parse(self.name).four_bit else "read")
+        report(Loading("warming up"))
+        self._try(self.model)
+        clock.end("warm-up")
         facts = self.source.complete(loading.describe(self.model, self.source.checkpoint, self.name, self.threads), self.model)
-        clock.end("quantize" if facts.quantization else "read")
         facts = replace(facts, note=was_four_bit.note(self.source.checkpoint.folder, facts.note))
         clock.end("values")
-        report(Loading("warming up"))
-        self._warm_up(self.model, self.paths.take(self.model))
+        self._warm_up(self.paths.take(self.model))
         clock.end("warm-up")
         self.paths.make_ready(self.model, library, facts.context_length, report)
         if self.paths.fast is None:  # a fast path is let in by a comparison that would have seen it
@@ -134,16 +136,29 @@ class Lane:
         model, self._copy = quantized_copy.load_through(checkpoint, arguments, cache.of(self.settings), load, report)
         return model
 
-    def _warm_up(self, model: PreTrainedModel, decoder: Decoder) -> None:
-        ids = self.source.warm_up_ids(WARM_UP_TOKENS)
-        with torch.inference_mode():
-            logits = model(input_ids=torch.tensor([ids], device=model.device), logits_to_keep=1).logits
-        if not torch.isfinite(logits).all():
+    def _try(self, model: PreTrainedModel) -> None:
+        """One forward: raises InferenceError for a model that can't be computed with here."""
+        if not torch.isfinite(self._first_logits(model, self.source.warm_up_ids(WARM_UP_TOKENS))).all():
             raise InferenceError(
                 "The model gives no finite numbers in this precision, so its answers would be empty. Check the checkpoint, or use another lane."
             )
-        for _ in answer(decoder, ids, WARM_UP_TOKENS, Sampler()):
+
+    def _warm_up(self, decoder: Decoder) -> None:
+        for _ in answer(decoder, self.source.warm_up_ids(WARM_UP_TOKENS), WARM_UP_TOKENS, Sampler()):
             pass
+
+    @torch.inference_mode()
+    def _first_logits(self, model: PreTrainedModel, ids: list[int]) -> torch.Tensor:
+        """Those after `ids`; where its own code takes a matrix past the layer that holds it (Mamba's), none is stored compactly any more."""
+        try:
+            return Forward(model)(torch.tensor([ids]), DynamicCache(config=model.config))
+        except RuntimeError as error:
+            if self.device == "cuda":
+                raise
+            if "compact" not in self.ways.used or not exact.widen(model):
+                raise InferenceError(f"{type(model).__name__} can't be computed with in this lane ({first_line(error)}). Choose another model.") from error
+            self.ways.refuse("compact", first_line(error))
+            return self._first_logits(model, ids)
 
     def now(self) -> Loaded:
         """The loaded lane as it is."""
@@ -257,8 +272,8 @@ class _Spans:
         self._last = time.perf_counter()
 
     def end(self, name: str) -> None:
-        """Close the span that began at the last end."""
+        """Close the span that began at the last end; several of one name are one."""
         vram.synchronize(self._device)
         now = time.perf_counter()
-        self._spans[name] = now - self._last
+        self._spans[name] = self._spans.get(name, 0.0) + now - self._last
         self._last = now

@@ -94,6 +94,17 @@ def shrink(model: nn.Module) -> None:
                 setattr(module, name, parameter)
 
 
+@torch.no_grad()
+def widen(model: nn.Module) -> bool:
+    """Undo `shrink`: every floating parameter in FP32; whether any was not."""
+    narrow = [(parameter, places) for parameter, places, _ in holders(model) if parameter.dtype in SIXTEEN_BIT]
+    for parameter, places in narrow:
+        wide = nn.Parameter(parameter.detach().float(), requires_grad=False)
+        for module, name in places:
+            setattr(module, name, wide)
+    return bool(narrow)
+
+
 def holders(model: nn.Module) -> list[tuple[nn.Parameter, list[tuple[nn.Module, str]], bool]]:
     """Each floating parameter once, the (module, name) places that hold it, and whether it is a matrix that can be kept compact in all of them."""
     found: dict[int, tuple[nn.Parameter, list[tuple[nn.Module, str]]]] = {}

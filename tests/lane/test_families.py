@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from inference.errors import InferenceError
 from inference.events import Request
 from inference.lane.lane import Lane
 from inference.settings import Settings
@@ -13,7 +16,7 @@ from tests.support.real import answer, plain_ids
 from tests.support.tiny import make_tokenizer
 
 ASKED = Request("hello good morning may i see the menu", format="raw", max_new_tokens=24)
-NF4 = [*families.FAST, "gpt2", "mixtral", "mamba", "nemotron"]  # of those that are decoded eagerly, one of each way in which they differ
+NF4 = [*families.FAST, "gpt2", "mixtral", "nemotron"]  # of those that are decoded eagerly, one of each way in which they differ
 CASES = [("cpu:fp32", name) for name in (families.FAST | families.EAGER)] + [("cpu:nf4", name) for name in NF4]
 
 
@@ -23,12 +26,27 @@ def kernels(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
+def lane_of(lane_name: str, name: str, folder: Path, cache: Path) -> Lane:
+    families.make(name).to(torch.bfloat16).save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return Lane(lane_name, Settings(model_id=str(folder), cache_dir=str(cache)))
+
+
 @pytest.mark.parametrize(("lane_name", "name"), CASES)
 def test_a_family_is_answered_as_plain_generate_does(lane_name: str, name: str, kernels, tmp_path) -> None:
-    families.make(name).to(torch.bfloat16).save_pretrained(tmp_path)
-    make_tokenizer().save_pretrained(tmp_path)
-    lane = Lane(lane_name, Settings(model_id=str(tmp_path), cache_dir=str(kernels)))
+    lane = lane_of(lane_name, name, tmp_path, kernels)
     facts = lane.load(lambda _: None).facts
     done = answer(lane, ASKED)
     assert list(done.token_ids) == plain_ids(lane_name, str(tmp_path), tuple(lane.source.encode(ASKED).ids), ASKED.max_new_tokens, lane.end_ids)
     assert done.path == ("c-step" if name in families.FAST else "eager"), facts.fast_why_not
+
+
+@pytest.mark.parametrize(("name", "words"), [("mamba", "can't be computed with in this lane"), ("falcon", "no layer that bitsandbytes puts in 4 bits")])
+def test_a_family_that_can_not_be_in_4_bits_is_refused(name: str, words: str, kernels, tmp_path) -> None:
+    with pytest.raises(InferenceError, match=words):
+        lane_of("cpu:nf4", name, tmp_path, kernels).load(lambda _: None)
+
+
+def test_a_matrix_that_the_model_reads_past_its_layer_is_not_stored_compactly(kernels, tmp_path) -> None:
+    facts = lane_of("cpu:fp32", "mamba", tmp_path, kernels).load(lambda _: None).facts
+    assert "dtype" in facts.fast_why_not["compact"] and "compact" not in facts.fast_used and set(facts.held) == {"float32"}
