@@ -17,7 +17,7 @@ from inference.cpu.library import KINDS, NF4, VECTOR, CLayer, CMatrix, CModel, C
 from inference.decode.sampling import NO_ID
 from inference.models import private
 from inference.models.exact import SCALED_EMBEDDING, ExactEmbedding
-from inference.parts.description import LayerParts, Matrix, ModelParts, NotUnderstood
+from inference.parts.description import LayerParts, Matrix, ModelParts, NotUnderstood, scales_of
 from inference.parts.forms import rotary_tables
 
 FOUR_BIT_BLOCK = 64  # as bitsandbytes makes them unless told otherwise
@@ -132,16 +132,6 @@ class Stepper:
 def embedding_scale(embed: object) -> float:
     """The factor that an embedding applies itself (Gemma's)."""
     return float(getattr(embed, "embed_scale", 1.0))
-
-
-def scales_of(state: object) -> torch.Tensor:
-    """The scales of a 4-bit matrix, FP32, one for each block; those in 8 bits themselves are unpacked."""
-    scales: torch.Tensor = state.absmax  # type: ignore[attr-defined]
-    if state.nested:  # type: ignore[attr-defined]
-        from bitsandbytes.functional import dequantize_blockwise
-
-        scales = dequantize_blockwise(scales, state.state2) + state.offset  # type: ignore[attr-defined]
-    return scales.float().contiguous().view(-1)
 
 
 class Run:

@@ -1,8 +1,7 @@
 """A loaded model's fast path on a GPU: prompt ids in, generated ids out, every step a captured CUDA graph of our own kernels.
 
-Measured on one H100, 4B Gemma shape in 4 bits: 513 ids a second (bitsandbytes' kernels captured: 108, with compiled norms and fused
-projections 214), first id of 16 after 2.7 ms, ready in 3.3 s. What helped, in order: kernels of our own for the whole step, 16-byte
-loads, kernels whose start overlaps the end of the one before, a fifth.
+Measured on one H200, 4B Gemma shape: 697 ids a second in 4 bits, 405 in bfloat16. What helped, in order: kernels of our own for the whole
+step, 16-byte loads, one kernel for all of a step, whose weights are fetched ahead of its barriers.
 
 Greedy, or sampled with one uniform number a step that the caller supplies. Ids are read one or two steps late, so that the device
 never waits for the host; the first one at once. Nothing is captured or compiled between prompts; the cache grows there, and shrinks. Knows no

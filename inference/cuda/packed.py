@@ -9,12 +9,11 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from inference.parts.description import LayerParts, Matrix, ModelParts, NotUnderstood
+from inference.parts.description import LayerParts, Matrix, ModelParts, NotUnderstood, scales_of
 
 SCALE_BLOCK = 64
 MOST_HIDDEN, MOST_HEAD_DIM = 16384, 256
@@ -174,19 +173,10 @@ def _packed(matrix: Matrix, dtype: torch.dtype, scales: dict[int, Tensor]) -> Pa
     computes = getattr(matrix.module, "compute_dtype", dtype)
     _need(computes == dtype, f"its compute dtype is {computes}, and its norms are {dtype}")
     if id(matrix.module) not in scales:
-        scales[id(matrix.module)] = _scales(state)
+        scales[id(matrix.module)] = scales_of(state)
     first, last = matrix.first * matrix.columns, (matrix.first + matrix.rows) * matrix.columns
     codes = matrix.module.weight.data.view(-1)[first // 2 : last // 2]
     return Packed(matrix.rows, matrix.columns, codes, scales[id(matrix.module)][first // SCALE_BLOCK : last // SCALE_BLOCK], bias)
-
-
-def _scales(state: Any) -> Tensor:
-    found = state.absmax
-    if state.nested:
-        from bitsandbytes.functional import dequantize_blockwise
-
-        found = dequantize_blockwise(state.absmax, state.state2) + state.offset
-    return found.float()
 
 
 def _codes(parts: ModelParts) -> tuple[float, ...] | None:

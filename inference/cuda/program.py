@@ -20,7 +20,7 @@ from torch import Tensor
 
 from inference.cuda.codes import code_table
 from inference.cuda.memory import StepMemory
-from inference.parts.description import LayerParts, Matrix, ModelParts, NotUnderstood
+from inference.parts.description import LayerParts, Matrix, ModelParts, NotUnderstood, scales_of
 
 QKV, OUT, GATED, DOWN, HEAD = range(5)
 _LAYER_BYTES, _PIECE, _SCALES = 112, 2048, 256
@@ -246,17 +246,9 @@ def _norms(layer: LayerParts) -> tuple[Tensor | None, ...]:
     return layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp
 
 
-def scales_of(matrix: Matrix) -> Tensor:
-    """One float32 scale for each 64 codes of a 4-bit matrix; a copy only where scales are nested."""
-    state = matrix.state
-    scales = state.absmax
-    if state.nested:
-        from bitsandbytes.functional import dequantize_blockwise
-
-        scales = dequantize_blockwise(state.absmax, state.state2) + state.offset
+def _scales(matrix: Matrix) -> Tensor:
     each = matrix.columns // 64
-    found: Tensor = scales.float()[matrix.first * each : (matrix.first + matrix.rows) * each]
-    return found
+    return scales_of(matrix.state)[matrix.first * each : (matrix.first + matrix.rows) * each]
 
 
 def _layer_tables(parts: ModelParts, kinds: tuple[str, ...]) -> tuple[Tensor, Tensor, list[Any]]:
@@ -278,7 +270,7 @@ def _layer_tables(parts: ModelParts, kinds: tuple[str, ...]) -> tuple[Tensor, Te
         matrices = _matrices(layer) if layer else (parts.head,)
         norms = (*_norms(layer), layer.q_norm, layer.k_norm) if layer else (parts.final_norm, *[None] * 5)
         kind, window = (-1 if layer.rotary is None else kinds.index(layer.rotary), layer.window) if layer else (-1, 0)
-        weights.append(filled([codes(m) for m in matrices]) + filled([0 if m.state is None else address(scales_of(m)) for m in matrices]))
+        weights.append(filled([codes(m) for m in matrices]) + filled([0 if m.state is None else address(_scales(m)) for m in matrices]))
         layers.append([*filled([address(m.bias) for m in matrices]), *map(address, norms), (kind & 0xFFFFFFFF) | window << 32])
     made = [torch.tensor(rows, dtype=torch.int64).to(parts.device) for rows in (weights, layers)]
     return made[0], made[1], kept

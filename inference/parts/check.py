@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
+from inference.decode.eager import Forward
 from inference.decode.sampling import inverse_cdf
-from inference.models.private import cache_argument
 from inference.parts.description import LayerParts, ModelParts, NotUnderstood
 from inference.parts.reader import decoder_of
 
@@ -150,13 +150,9 @@ def _shaken(model: PreTrainedModel, parts: ModelParts, ids: list[int]) -> Tensor
 
 def _one_by_one(model: PreTrainedModel, ids: list[int]) -> Tensor:
     """The same over a cache, the last ids one at a time."""
-    found, cache = [], DynamicCache(config=model.config)
-    for start, end in [(0, len(ids) - STEPS)] + [(at, at + 1) for at in range(len(ids) - STEPS, len(ids))]:
-        given = torch.tensor([ids[start:end]], device=model.device)
-        positions = torch.arange(start, end, device=model.device)[None]
-        output = model(input_ids=given, position_ids=positions, use_cache=True, logits_to_keep=1, **{cache_argument(model): cache})
-        found.append(output.logits[0, -1].float())
-    return torch.stack(found)
+    forward, cache = Forward(model), DynamicCache(config=model.config)
+    pieces = [ids[:-STEPS], *([each] for each in ids[-STEPS:])]
+    return torch.cat([forward(torch.tensor([piece]), cache) for piece in pieces])
 
 
 def _check_sampled(runner: Any) -> None:

@@ -47,6 +47,16 @@ class Matrix:
         return None if bias is None else bias.data[self.first : self.first + self.rows]
 
 
+def scales_of(state: Any) -> Tensor:
+    """The scales of a 4-bit matrix, float32, flat, one for each block; those in 8 bits themselves are unpacked, others are not copied."""
+    scales: Tensor = state.absmax
+    if state.nested:
+        from bitsandbytes.functional import dequantize_blockwise
+
+        scales = dequantize_blockwise(scales, state.state2) + state.offset
+    return scales.float().contiguous().view(-1)
+
+
 @dataclass(frozen=True)
 class LayerParts:
     """One decoder layer. Norms are weights [hidden]; `q_norm` and `k_norm` are [head_dim], or, of the whole width, [heads * head_dim]."""
