@@ -5,11 +5,22 @@
 
 #define BLOCK_UNIT 32 /* rows of a matrix that are shared out together: whole groups of `multiply_rows` */
 
-/* x [count, columns] times a matrix, after `pack`: this thread's rows of it. */
-static void multiply_block(const struct call *c, long me, const struct matrix *w, long count, float *y) {
-    long first, last;
-    share(c->team, me, w->rows, BLOCK_UNIT, &first, &last);
-    if (first < last) multiply_rows(w, c->work.packed, count, y, w->rows, first, last, c->work.mine[me].scratch);
+/* x [count, columns] times a matrix, after `pack`: the rows of it that this thread takes. */
+static void multiply_block(const struct call *c, long me, struct pile *pile, const struct matrix *w, long count, float *y) {
+    for (long first, last; take(c->team, &pile->taken, w->rows, BLOCK_UNIT, &first, &last);)
+        multiply_rows(w, c->work.packed, count, y, w->rows, first, last, c->work.mine[me].scratch);
+}
+
+/* The same for a layer's gate and what it gates. */
+static void multiply_gated(const struct call *c, long me, struct pile *pile, const struct layer *l, long count) {
+    const struct work *w = &c->work;
+    float *scratch = w->mine[me].scratch;
+    long inner = l->gate.rows;
+    for (long first, last; take(c->team, &pile->taken, inner, BLOCK_UNIT, &first, &last);) {
+        multiply_rows(&l->gate, w->packed, count, w->gate, inner, first, last, scratch);
+        multiply_rows(&l->up, w->packed, count, w->up, inner, first, last, scratch);
+        for (long r = 0; r < count; r++) gate_row(c->model->activation, w->gate + r * inner + first, w->up + r * inner + first, last - first);
+    }
 }
 
 /* Packs this thread's rows of x for `multiply_block`, which starts once all are here. Before it nobody may still read what was packed last. */
@@ -64,15 +75,16 @@ static void block_layer(struct call *c, long me, long layer, long position, long
     const struct model *m = c->model;
     const struct layer *l = m->layers + layer;
     const struct work *w = &c->work;
+    struct pile *piles = begin_layer(c, me);
     long first, last, hidden = m->hidden;
     float *x = w->x;
     share(c->team, me, count, 1, &first, &last);
     for (long r = first; r < last; r++) norm_row(x + r * hidden, l->before_attention, hidden, m->eps, w->a + r * hidden);
     if (me == 0) atomic_store(&c->next, 0);
     pack(c, me, w->a, count, hidden);
-    if (!only_keys) multiply_block(c, me, &l->q, count, w->q);
-    multiply_block(c, me, &l->k, count, w->k);
-    multiply_block(c, me, &l->v, count, w->v);
+    if (!only_keys) multiply_block(c, me, piles + Q, &l->q, count, w->q);
+    multiply_block(c, me, piles + K, &l->k, count, w->k);
+    multiply_block(c, me, piles + V, &l->v, count, w->v);
     if (me == 0) ask(c, layer);
     barrier(c->team, me);
     turn_block(c, me, layer, position, count, !only_keys);
@@ -81,21 +93,17 @@ static void block_layer(struct call *c, long me, long layer, long position, long
     attend_block(c, me, layer, position, count);
     barrier(c->team, me);
     pack(c, me, w->q, count, m->q_heads * m->head_dim);
-    multiply_block(c, me, &l->o, count, w->y);
+    multiply_block(c, me, piles + O, &l->o, count, w->y);
     barrier(c->team, me);
     for (long r = first; r < last; r++) {
         add_row(m, x + r * hidden, w->y + r * hidden, l->after_attention, w->a + r * hidden);
         norm_row(x + r * hidden, l->before_mlp, hidden, m->eps, w->a + r * hidden);
     }
     pack(c, me, w->a, count, hidden);
-    multiply_block(c, me, &l->gate, count, w->gate);
-    multiply_block(c, me, &l->up, count, w->up);
-    long begin, end, inner = l->gate.rows;
-    share(c->team, me, inner, BLOCK_UNIT, &begin, &end);
-    for (long r = 0; r < count; r++) gate_row(m->activation, w->gate + r * inner + begin, w->up + r * inner + begin, end - begin);
+    multiply_gated(c, me, piles + GATE, l, count);
     barrier(c->team, me);
-    pack(c, me, w->gate, count, inner);
-    multiply_block(c, me, &l->down, count, w->y);
+    pack(c, me, w->gate, count, l->gate.rows);
+    multiply_block(c, me, piles + DOWN, &l->down, count, w->y);
     barrier(c->team, me);
     for (long r = first; r < last; r++) add_row(m, x + r * hidden, w->y + r * hidden, l->after_mlp, w->a + r * hidden);
 }

@@ -5,6 +5,8 @@
 #include "work.h"
 #include <time.h>
 
+enum product { Q, K, V, O, GATE, DOWN, PRODUCTS }; /* of one row: Q with K and V; GATE with the one beside it */
+
 struct call {
     struct step *step;
     const struct run *run;
@@ -12,6 +14,9 @@ struct call {
     struct team *team;
     struct work work;
     atomic_long next; /* the next piece of attention in a block */
+    struct pile {
+        _Alignas(64) atomic_long taken;
+    } piles[2][PRODUCTS], logits; /* rows of each product of a layer, those of the layer before or after; of the head */
     long stop, asked;
 };
 
@@ -27,6 +32,13 @@ static inline void ask(struct call *c, long layer) {
     if (!s->go_on || now_ns() - c->asked < s->ask_ns) return;
     if (!s->go_on(layer + 1)) c->stop = 1;
     c->asked = now_ns();
+}
+
+/* The piles of a layer that begins: the other ones were the last layer's, which all threads have left, and are the next one's. */
+static inline struct pile *begin_layer(struct call *c, long me) {
+    long turn = c->work.mine[me].turn++ % 2;
+    for (int i = 0; me == 0 && i < PRODUCTS; i++) atomic_store_explicit(&c->piles[1 - turn][i].taken, 0, memory_order_relaxed);
+    return c->piles[turn];
 }
 
 static inline const float *angles(const struct call *c, const float **tables, const struct layer *l, long position) {

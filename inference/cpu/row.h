@@ -5,17 +5,15 @@
 
 #define UNIT 8 /* rows of a matrix that are shared out together */
 
-/* The share of thread `me` in the rows of several matrices, one after the other, times one row. */
-static void multiply(const struct call *c, long me, const struct matrix *const *w, float *const *y, int n, const float *x) {
-    long rows = 0, first, last, from = 0;
+/* What this thread takes of the rows of several matrices, one after the other, times one row. */
+static void multiply(const struct call *c, struct pile *pile, const struct matrix *const *w, float *const *y, int n, const float *x) {
+    long rows = 0;
     for (int i = 0; i < n; i++) rows += w[i]->rows;
-    share(c->team, me, rows, UNIT, &first, &last);
-    for (int i = 0; i < n; from += w[i++]->rows) {
-        long begin = first - from, end = last - from;
-        if (begin < 0) begin = 0;
-        if (end > w[i]->rows) end = w[i]->rows;
-        if (begin < end) multiply_row(w[i], x, y[i], begin, end);
-    }
+    for (long first, last; take(c->team, &pile->taken, rows, UNIT, &first, &last);)
+        for (long i = 0, from = 0; i < n; from += w[i++]->rows) {
+            long begin = first > from ? first - from : 0, end = last - from < w[i]->rows ? last - from : w[i]->rows;
+            if (begin < end) multiply_row(w[i], x, y[i], begin, end);
+        }
 }
 
 /* One row's attention over the keys that are this thread's: of all keys of all sets of heads an equal share, in tiles. */
@@ -78,23 +76,24 @@ static void row_layer(struct call *c, long me, long layer, long position) {
     const struct layer *l = m->layers + layer;
     const struct work *w = &c->work;
     struct mine *mine = w->mine + me;
+    struct pile *piles = begin_layer(c, me);
     norm_row(mine->x, l->before_attention, m->hidden, m->eps, mine->a);
-    multiply(c, me, (const struct matrix *[]){&l->q, &l->k, &l->v}, (float *[]){w->q, w->k, w->v}, 3, mine->a);
+    multiply(c, piles + Q, (const struct matrix *[]){&l->q, &l->k, &l->v}, (float *[]){w->q, w->k, w->v}, 3, mine->a);
     barrier(c->team, me);
     attend_row(c, me, l, layer, position);
     barrier(c->team, me);
     bring_together(c, me, l, position);
-    multiply(c, me, (const struct matrix *[]){&l->o}, (float *[]){w->y}, 1, mine->attended);
+    multiply(c, piles + O, (const struct matrix *[]){&l->o}, (float *[]){w->y}, 1, mine->attended);
     barrier(c->team, me);
     add_row(m, mine->x, w->y, l->after_attention, mine->a);
     norm_row(mine->x, l->before_mlp, m->hidden, m->eps, mine->a);
-    long first, last;
-    share(c->team, me, l->gate.rows, UNIT, &first, &last);
-    multiply_row(&l->gate, mine->a, w->gate, first, last);
-    multiply_row(&l->up, mine->a, w->up, first, last);
-    gate_row(m->activation, w->gate + first, w->up + first, last - first);
+    for (long first, last; take(c->team, &piles[GATE].taken, l->gate.rows, UNIT, &first, &last);) {
+        multiply_row(&l->gate, mine->a, w->gate, first, last);
+        multiply_row(&l->up, mine->a, w->up, first, last);
+        gate_row(m->activation, w->gate + first, w->up + first, last - first);
+    }
     barrier(c->team, me);
-    multiply(c, me, (const struct matrix *[]){&l->down}, (float *[]){w->y}, 1, w->gate);
+    multiply(c, piles + DOWN, (const struct matrix *[]){&l->down}, (float *[]){w->y}, 1, w->gate);
     if (me == 0) ask(c, layer);
     barrier(c->team, me);
     add_row(m, mine->x, w->y, l->after_mlp, mine->a);

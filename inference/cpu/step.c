@@ -3,21 +3,22 @@
 #include "block.h"
 #include "row.h"
 
-/* Logits of this thread's share of the vocabulary, and the best of them. */
-static void logits(const struct call *c, long me) {
+/* Logits of what this thread takes of the vocabulary, and the best of them. */
+static void logits(struct call *c, long me) {
     const struct model *m = c->model;
     struct mine *mine = c->work.mine + me;
     float *y = c->step->logits;
     long first, last;
     norm_row(mine->x, c->model->final_norm, m->hidden, m->eps, mine->a);
-    share(c->team, me, m->head.rows, UNIT, &first, &last);
-    multiply_row(&m->head, mine->a, y, first, last);
     mine->best = -INFINITY, mine->best_id = -1;
-    for (long i = first; i < last; i++) {
-        y[i] *= m->logit_scale;
-        if (m->logit_cap) y[i] = m->logit_cap * tanhf(y[i] / m->logit_cap);
-        if (!(y[i] < INFINITY)) mine->best = INFINITY, mine->best_id = -1; /* and no finite one is larger */
-        else if (y[i] > mine->best) mine->best = y[i], mine->best_id = i;
+    while (take(c->team, &c->logits.taken, m->head.rows, UNIT, &first, &last)) {
+        multiply_row(&m->head, mine->a, y, first, last);
+        for (long i = first; i < last; i++) {
+            y[i] *= m->logit_scale;
+            if (m->logit_cap) y[i] = m->logit_cap * tanhf(y[i] / m->logit_cap);
+            if (!(y[i] < INFINITY)) mine->best = INFINITY, mine->best_id = -1; /* and no finite one is larger */
+            else if (y[i] > mine->best) mine->best = y[i], mine->best_id = i;
+        }
     }
 }
 
@@ -62,7 +63,8 @@ void step(struct step *s) {
     team_run(c.team, work_of, &c);
     s->done = !c.stop;
     if (c.stop) return;
-    s->best = c.work.mine[0].best_id;
-    for (long t = 1; t < c.team->size; t++)
-        if (c.work.mine[t].best > c.work.mine[0].best) c.work.mine[0].best = c.work.mine[t].best, s->best = c.work.mine[t].best_id;
+    struct mine *best = c.work.mine; /* of equally likely ones the first: which thread had it is chance */
+    for (struct mine *other = best + 1; other < c.work.mine + c.team->size; other++)
+        if (other->best > best->best || (other->best == best->best && other->best_id < best->best_id)) best = other;
+    s->best = best->best_id;
 }

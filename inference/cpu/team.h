@@ -121,6 +121,19 @@ static inline void share(const struct team *t, long me, long count, long unit, l
     if (*last > count) *last = count;
 }
 
+/* Takes some of `count` things of a pile for this thread, `unit` at least and fewer towards the end: cores are seldom equally fast. 0: none is
+ * left. `taken` is 0 at first. */
+static inline int take(const struct team *t, atomic_long *taken, long count, long unit, long *first, long *last) {
+    *first = atomic_load_explicit(taken, memory_order_relaxed);
+    do {
+        if (*first >= count) return 0;
+        long some = (count - *first) / (2 * t->size) / unit * unit;
+        *last = *first + (some > unit ? some : unit);
+        if (*last > count) *last = count;
+    } while (!atomic_compare_exchange_weak_explicit(taken, first, *last, memory_order_relaxed, memory_order_relaxed));
+    return 1;
+}
+
 /* Has all threads do `work`; back when all have done it. */
 void team_run(struct team *t, void (*work)(void *what, struct team *team, long me), void *what);
 #endif

@@ -11,6 +11,7 @@ struct mine {
     float *scratch;                  /* of products */
     float best;
     long best_id;
+    long turn; /* layers begun */
 };
 
 struct work {

@@ -223,3 +223,13 @@ def test_an_id_that_only_the_head_knows_is_an_error_and_reads_nothing(library: L
 def test_a_run_without_memory_is_told_as_such(library: Library) -> None:
     with pytest.raises(OutOfMemory, match="Shorten the prompt"):
         Stepper(read_parts(families.make("qwen2")), library).begin(2**45)
+
+
+def test_of_equally_likely_ids_the_first_is_taken_whichever_thread_found_it(library: Library) -> None:
+    torch.set_num_threads(2)
+    model = families.make("llama")
+    model.lm_head = nn.Linear(model.config.hidden_size, model.config.vocab_size, bias=False)
+    model.lm_head.weight.data[:] = torch.ones(model.config.hidden_size)  # every id's logit is the same
+    run = Stepper(read_parts(model), library).begin(64)
+    for at in range(64):
+        assert greedy(run.run([1], at)) == run.best == 0
