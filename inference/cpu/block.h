@@ -1,13 +1,13 @@
-/* A layer of a block of rows: a prompt. Rows of matrices are shared out for products, rows of the block for what lies between them. */
+/* A layer of a block of rows: a prompt. Rows of matrices are taken for products, rows of the block shared out for what lies between them. */
 #ifndef BLOCK_H
 #define BLOCK_H
 #include "call.h"
 
-#define BLOCK_UNIT 32 /* rows of a matrix that are shared out together: whole groups of `multiply_rows` */
+#define BLOCK_UNIT 32 /* rows of a matrix that are taken together: whole groups of `multiply_rows` */
 
 /* x [count, columns] times a matrix, after `pack`: the rows of it that this thread takes. */
 static void multiply_block(const struct call *c, long me, struct pile *pile, const struct matrix *w, long count, float *y) {
-    for (long first, last; take(c->team, &pile->taken, w->rows, BLOCK_UNIT, &first, &last);)
+    for (long first, last; take(c->team, pile, w->rows, BLOCK_UNIT, &first, &last);)
         multiply_rows(w, c->work.packed, count, y, w->rows, first, last, c->work.mine[me].scratch);
 }
 
@@ -16,7 +16,7 @@ static void multiply_gated(const struct call *c, long me, struct pile *pile, con
     const struct work *w = &c->work;
     float *scratch = w->mine[me].scratch;
     long inner = l->gate.rows;
-    for (long first, last; take(c->team, &pile->taken, inner, BLOCK_UNIT, &first, &last);) {
+    for (long first, last; take(c->team, pile, inner, BLOCK_UNIT, &first, &last);) {
         multiply_rows(&l->gate, w->packed, count, w->gate, inner, first, last, scratch);
         multiply_rows(&l->up, w->packed, count, w->up, inner, first, last, scratch);
         for (long r = 0; r < count; r++) gate_row(c->model->activation, w->gate + r * inner + first, w->up + r * inner + first, last - first);

@@ -5,7 +5,7 @@
 #include "work.h"
 #include <time.h>
 
-enum product { Q, K, V, O, GATE, DOWN, PRODUCTS }; /* of one row: Q with K and V; GATE with the one beside it */
+enum product { Q, K, V, O, GATE, DOWN, PRODUCTS }; /* of one row Q's pile is K's and V's too; GATE's always that of what it gates */
 
 struct call {
     struct step *step;
@@ -14,9 +14,7 @@ struct call {
     struct team *team;
     struct work work;
     atomic_long next; /* the next piece of attention in a block */
-    struct pile {
-        _Alignas(64) atomic_long taken;
-    } piles[2][PRODUCTS], logits; /* rows of each product of a layer, those of the layer before or after; of the head */
+    struct pile piles[2][PRODUCTS], logits; /* rows of each product of a layer, and of the layer before or after; of the head */
     long stop, asked;
 };
 

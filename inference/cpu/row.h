@@ -3,13 +3,13 @@
 #define ROW_H
 #include "call.h"
 
-#define UNIT 8 /* rows of a matrix that are shared out together */
+#define UNIT 8 /* rows of a matrix that are taken together */
 
 /* What this thread takes of the rows of several matrices, one after the other, times one row. */
 static void multiply(const struct call *c, struct pile *pile, const struct matrix *const *w, float *const *y, int n, const float *x) {
     long rows = 0;
     for (int i = 0; i < n; i++) rows += w[i]->rows;
-    for (long first, last; take(c->team, &pile->taken, rows, UNIT, &first, &last);)
+    for (long first, last; take(c->team, pile, rows, UNIT, &first, &last);)
         for (long i = 0, from = 0; i < n; from += w[i++]->rows) {
             long begin = first > from ? first - from : 0, end = last - from < w[i]->rows ? last - from : w[i]->rows;
             if (begin < end) multiply_row(w[i], x, y[i], begin, end);
@@ -87,7 +87,7 @@ static void row_layer(struct call *c, long me, long layer, long position) {
     barrier(c->team, me);
     add_row(m, mine->x, w->y, l->after_attention, mine->a);
     norm_row(mine->x, l->before_mlp, m->hidden, m->eps, mine->a);
-    for (long first, last; take(c->team, &piles[GATE].taken, l->gate.rows, UNIT, &first, &last);) {
+    for (long first, last; take(c->team, piles + GATE, l->gate.rows, UNIT, &first, &last);) {
         multiply_row(&l->gate, mine->a, w->gate, first, last);
         multiply_row(&l->up, mine->a, w->up, first, last);
         gate_row(m->activation, w->gate + first, w->up + first, last - first);

@@ -11,7 +11,7 @@ static void logits(struct call *c, long me) {
     long first, last;
     norm_row(mine->x, c->model->final_norm, m->hidden, m->eps, mine->a);
     mine->best = -INFINITY, mine->best_id = -1;
-    while (take(c->team, &c->logits.taken, m->head.rows, UNIT, &first, &last)) {
+    while (take(c->team, &c->logits, m->head.rows, UNIT, &first, &last)) {
         multiply_row(&m->head, mine->a, y, first, last);
         for (long i = first; i < last; i++) {
             y[i] *= m->logit_scale;

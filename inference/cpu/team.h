@@ -121,16 +121,20 @@ static inline void share(const struct team *t, long me, long count, long unit, l
     if (*last > count) *last = count;
 }
 
-/* Takes some of `count` things of a pile for this thread, `unit` at least and fewer towards the end: cores are seldom equally fast. 0: none is
- * left. `taken` is 0 at first. */
-static inline int take(const struct team *t, atomic_long *taken, long count, long unit, long *first, long *last) {
-    *first = atomic_load_explicit(taken, memory_order_relaxed);
+/* Things that threads take as they come: cores are seldom equally fast. Zeros at first. */
+struct pile {
+    _Alignas(64) atomic_long taken;
+};
+
+/* Takes some of `count` things, a whole `unit` at least and fewer towards the end: from *first to *last. 0: none is left. */
+static inline int take(const struct team *t, struct pile *p, long count, long unit, long *first, long *last) {
+    *first = atomic_load_explicit(&p->taken, memory_order_relaxed);
     do {
         if (*first >= count) return 0;
         long some = (count - *first) / (2 * t->size) / unit * unit;
         *last = *first + (some > unit ? some : unit);
         if (*last > count) *last = count;
-    } while (!atomic_compare_exchange_weak_explicit(taken, first, *last, memory_order_relaxed, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&p->taken, first, *last, memory_order_relaxed, memory_order_relaxed));
     return 1;
 }
 

@@ -11,7 +11,7 @@ struct mine {
     float *scratch;                  /* of products */
     float best;
     long best_id;
-    long turn; /* layers begun */
+    long turn; /* layers begun in this call: the last one is begun twice, for keys and for the last row */
 };
 
 struct work {
