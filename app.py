@@ -126,7 +126,8 @@ def main(argv: list[str] | None = None, starter: Starter = start_worker) -> int:
 
 def serve(page: gr.Blocks, engine: Engine, start: Callable[[], None], settings: Settings) -> int:
     """Open the page, then start the lanes, and wait for Ctrl+C or SIGTERM; leaves no process behind."""
-    from ui.build import launch_options
+    from ui.build import launch
+    from ui.sharing import notices, open_link
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -135,11 +136,14 @@ def serve(page: gr.Blocks, engine: Engine, start: Callable[[], None], settings: 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     try:
-        _, url, share_url = page.launch(**launch_options(settings))
+        url = launch(page, settings)
     except OSError as error:
         print(f"The page can't be served: {error}", file=sys.stderr)
         return FAILED
-    print(f"Open {url}" + (f" or {share_url}" if share_url else ""), flush=True)
+    print(f"Open {url}", flush=True)
+    for sentence in notices(settings):
+        print(sentence, file=sys.stderr, flush=True)
+    open_link(page, settings, url)
     start()
     while not ended.wait(0.5):
         pass

@@ -6,6 +6,7 @@ Every field has one environment variable (`VARIABLES`) and, where a person would
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -21,6 +22,7 @@ SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"  # can be had without the Hu
 SHAPES = ROOT / "examples" / "shapes"
 CPU_ISAS = ("", "avx2")
 DEFAULT_LANES = (str(AUTO_NF4), str(CPU_FP32))
+LIMITS = ("auto", "on", "off")
 
 VARIABLES: dict[str, str] = {
     "model_id": "MODEL_ID",
@@ -38,7 +40,14 @@ VARIABLES: dict[str, str] = {
     "fast": "FAST",
     "cpu_isa": "CPU_ISA",
     "models": "MODELS",
+    "limits": "LIMITS",
+    "limit_a_minute": "LIMIT_A_MINUTE",
+    "limit_characters": "LIMIT_CHARACTERS",
+    "limit_new_tokens": "LIMIT_NEW_TOKENS",
+    "limit_rows": "LIMIT_ROWS",
+    "trusted_proxies": "TRUSTED_PROXIES",
 }
+_NUMBERS = {"threads", "port", "cache_limit_gib", "limit_a_minute", "limit_characters", "limit_new_tokens", "limit_rows"}
 INTERNAL = {"fast_lost": "FAST_LOST", "quiet": "LANE_QUIET"}  # what a lane's process is told, and no person sets
 _SECRET = {"auth"}
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -63,6 +72,12 @@ class Settings:
     base_model_id: str = ""
     models: tuple[str, ...] = ()
     allow_pickle: bool = False
+    limits: str = "auto"
+    limit_a_minute: int = 6
+    limit_characters: int = 4000
+    limit_new_tokens: int = 256
+    limit_rows: int = 20
+    trusted_proxies: tuple[str, ...] = ()
     fast_lost: tuple[str, ...] = ()
     quiet: bool = False  # a lane logs its faults only
 
@@ -78,6 +93,19 @@ class Settings:
             raise WrongArguments(f"CPU_ISA must be avx2, or nothing for all that the processor has, not {self.cpu_isa!r}.")
         if self.cache_limit_gib < 0:
             raise WrongArguments(f"CACHE_LIMIT must be a positive number of GiB (or 0 to decide), not {self.cache_limit_gib}.")
+        self._check_limits()
+
+    def _check_limits(self) -> None:
+        if self.limits not in LIMITS:
+            raise WrongArguments(f"LIMITS must be one of: {', '.join(LIMITS)}; not {self.limits!r}.")
+        for name in (name for name in VARIABLES if name.startswith("limit_")):
+            if getattr(self, name) < 0:
+                raise WrongArguments(f"{VARIABLES[name]} must be a positive number (or 0 for no limit), not {getattr(self, name)}.")
+        for proxy in self.trusted_proxies:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                raise WrongArguments(f"TRUSTED_PROXIES takes addresses and networks (10.0.0.7, 10.0.0.0/8), separated by commas, not {proxy!r}.") from None
 
     def for_model(self, name: str) -> Settings:
         """These settings with another model; what was said of the one before no longer holds."""
@@ -141,6 +169,8 @@ def from_env(environ: Mapping[str, str] = os.environ) -> Settings:
             values[name] = _from_text(name, variable, text)
     if environ.get("SPACE_ID") and "host" not in values:
         values["host"] = "0.0.0.0"
+    if "share" not in values and environ.get("GRADIO_SHARE", "").lower() == "true":  # Gradio's own word for it, which opens the page just as wide
+        values["share"] = True
     return Settings(**values)  # type: ignore[arg-type]
 
 
@@ -171,13 +201,13 @@ def _cache_candidates() -> list[Path]:
 def _from_text(name: str, variable: str, text: str) -> object:
     if name == "lanes":
         return parse_lanes(text)
-    if name == "models":
+    if name in {"models", "trusted_proxies"}:
         return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
     if name in {"fast", "fast_lost"}:
         return fast.parse(text)
     if name in {"share", "allow_pickle", "quiet"}:
         return _yes_or_no(variable, text)
-    if name in {"threads", "port", "cache_limit_gib"}:
+    if name in _NUMBERS:
         try:
             return int(text)
         except ValueError:

@@ -14,9 +14,11 @@ import gradio as gr
 
 from inference.child import ROOT
 from inference.engine.engine import Engine
+from inference.series.prompts import MOST_BYTES
 from inference.settings import Settings
 from ui import looks, private
 from ui.api import compare_endpoint
+from ui.bodies import bounded
 from ui.comparison import board
 from ui.comparison.columns import LOOK_S, Column, card
 from ui.comparison.composer import TOKENS, Ask, ask
@@ -29,6 +31,7 @@ from ui.fork.viewer import ForkViewer
 from ui.history.tab import HistoryTab
 from ui.preview import preview
 from ui.prompts.tab import EXAMPLES, PromptsTab
+from ui.visitors import trusted_proxies
 
 TITLE = "Does 4-bit cost you speed or quality?"
 INTRO = "The same model twice: squeezed to 4 bits, and in full precision. One prompt, both answers side by side, every figure measured."
@@ -76,7 +79,7 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
         fork.wire(board_box.board, results, history, QUICK, MOST_AT_ONCE)
         prompts.wire(QUICK, MOST_AT_ONCE)
         demo.unload(prompts.leave)
-        gr.api(compare_endpoint(engine, start), api_name="compare", concurrency_limit=MOST_AT_ONCE, concurrency_id="compare")
+        gr.api(compare_endpoint(engine, start, page.visitors), api_name="compare", concurrency_limit=MOST_AT_ONCE, concurrency_id="compare")
     demo.queue(max_size=256)
     private.calm(demo)
     return demo
@@ -100,18 +103,26 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "css_paths": looks.css_paths(),
         "head": looks.head(),
         "favicon_path": looks.FOLDER / "favicon.svg",
-        "app_kwargs": preview(TITLE, INTRO, ROOT / "docs" / "page.png"),
+        "app_kwargs": {"middleware": [bounded(), preview(TITLE, INTRO, ROOT / "docs" / "page.png")]},
         "footer_links": ["api"],
         "run_history": False,
         "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 5 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else
         "allowed_paths": [str(EXAMPLES)],  # the sample file, wherever the page was started from
         "server_name": settings.host,
         "server_port": settings.port or None,
-        "share": settings.share or None,
+        "max_file_size": MOST_BYTES,
+        "share": False,  # `sharing.open_link` makes it, once the page is there
         "auth": tuple(settings.auth.split(":", 1)) if settings.auth else None,
         "prevent_thread_lock": True,
         "quiet": True,
     }
+
+
+def launch(demo: gr.Blocks, settings: Settings) -> str:
+    """Serve the page, with its web server told whom to believe; its address on this machine. Raises OSError where it can't be served."""
+    private.believe(trusted_proxies(settings))
+    with private.unproxied():
+        return str(demo.launch(**launch_options(settings))[1])
 
 
 # ---- wiring

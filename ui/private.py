@@ -1,6 +1,6 @@
 """What we take from Gradio that it doesn't promise to keep: every such reach is here and nowhere else.
 
-In: its private parts. Out: a page that starts sooner and idles quieter; where a version has such a part no more, the page does without.
+In: its private parts. Out: a page that starts sooner, idles quieter and is told of a client that has gone; where a version has such a part no more, the page does without.
 `tests/ui/test_private.py` says of each what it relies on, so that an upgrade which breaks one is seen.
 """
 
@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,3 +55,61 @@ def calm(demo: gr.Blocks) -> None:
             setattr(queue, name, value)
         else:
             log.warning("this Gradio has no %s: an idle page takes some percents of a core", name)
+
+
+class Gone(threading.Event):
+    """Set for good once whoever asked for the event at hand has gone: made in the thread of a listener that is queued, and looked at from any.
+
+    Gradio ends a generator of theirs; a plain function it lets go on to its end.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        from gradio.context import LocalContext
+
+        blocks, self._id = LocalContext.blocks.get(None), LocalContext.event_id.get(None)
+        self._event = getattr(getattr(blocks, "_queue", None), "event_ids_to_events", {}).get(self._id)
+
+    def is_set(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return super().is_set() or not getattr(self._event, "alive", True)
+
+
+def believe(proxies: Iterable[str]) -> None:
+    """Let the web server take a visitor's address from X-Forwarded-For only where one of `proxies` is the peer, and from no other hop of it.
+
+    Gradio makes the server by itself, which else believes whatever comes from this machine.
+    """
+    os.environ["FORWARDED_ALLOW_IPS"] = ",".join(proxies) or "none"
+
+
+@contextmanager
+def unproxied() -> Iterator[None]:
+    """While the page is opened Gradio asks it whether it is there: not through a proxy, and not with one that can't be used (SOCKS)."""
+    loopback = "localhost,127.0.0.1,::1"
+    proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
+    for name in proxies:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(proxies)
+        past = [proxies.get("no_proxy") or proxies.get("NO_PROXY") or "", loopback]
+        os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, past))
+
+
+def share_link(demo: gr.Blocks) -> str:
+    """Open a tunnel to the page that is served, and give its public address; waits for minutes where the network is silent.
+
+    Raises whatever went wrong on the way. `launch` would do the same, and not return before.
+    """
+    from gradio import networking
+
+    demo.share = True  # no robots
+
+    found = networking.setup_tunnel(
+        local_host=demo.server_name, local_port=demo.server_port, share_token=demo.share_token,
+        share_server_address=None, share_server_tls_certificate=None,
+    )  # fmt: skip
+    demo.share_url = found.replace("http://", "https://", 1)
+    return demo.share_url

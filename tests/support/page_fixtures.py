@@ -38,7 +38,7 @@ class FakeApp:
 
     def __init__(self, script_file: Path, settings: Settings | None = None) -> None:
         from app import start_once
-        from ui.build import build, launch_options
+        from ui.build import build, launch
 
         keep_builds_apart()
         self.script_file = script_file
@@ -47,7 +47,7 @@ class FakeApp:
         settings = settings or Settings()
         self.engine = Engine(settings, self._start_lane)
         self.demo = build(self.engine, start_once(self.engine))
-        self.url = self.demo.launch(**launch_options(settings))[1].rstrip("/")
+        self.url = launch(self.demo, settings).rstrip("/")
 
     def script(self, **scripts: dict) -> None:
         """Scripts by lane name with "_" for ":" ("both" for all lanes)."""

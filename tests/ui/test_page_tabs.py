@@ -161,7 +161,7 @@ def test_results_are_hidden_and_drawn_by_a_comparison_and_not_by_a_prompt_that_i
         results = Results(page)
 
     def ask(prompt: str):
-        return page.begin(lambda: build_request(prompt, "", "chat", 3, 0, 0), "together", "tab")
+        return page.begin(lambda: build_request(prompt, "", "chat", 3, 0, 0), "together", SimpleNamespace(session_hash="tab"))
 
     ask("hi")
     hidden, details = results.hide(VISITOR)

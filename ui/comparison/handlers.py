@@ -15,6 +15,7 @@ from typing import Any
 import gradio as gr
 
 from inference.engine.engine import Engine
+from inference.engine.runs import Comparison
 from inference.errors import InferenceError
 from inference.events import MAX_NEW_TOKENS_LIMIT, MOST_CHARACTERS, Request
 from inference.record.build import build_record
@@ -27,6 +28,7 @@ from ui.comparison.columns import FAULT, LOOK_S, LaneColumn, retry_button
 from ui.comparison.models import Models
 from ui.comparison.sessions import Session, Sessions
 from ui.histories import Histories
+from ui.visitors import Visit, Visitors
 
 log = logging.getLogger(__name__)
 IDLE_LOOK_S = 3.0  # between two looks where nothing moves but the model may be changed in another tab, ...
@@ -41,7 +43,7 @@ class Page:
     def __init__(self, engine: Engine, start: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> None:
         self.engine, self.start, self.clock = engine, start, clock
         self.sessions, self.histories = Sessions(), Histories()
-        self.models = Models(engine.settings)
+        self.models, self.visitors = Models(engine.settings), Visitors(engine.settings)
         self.lanes = [LaneColumn(self, key) for key in engine.settings.lanes]
 
     # ---- looking
@@ -103,11 +105,11 @@ class Page:
             return self._nothing()  # the second click of one on Stop
         if pressed in ("again", "go-on") and session:
             asked = session.comparison.request
-            more = min(GO_ON * asked.max_new_tokens, MAX_NEW_TOKENS_LIMIT)
-            return self.begin(lambda: replace(asked, max_new_tokens=more) if pressed == "go-on" else asked, mode, tab)
-        return self.begin(lambda: build_request(prompt, system, format, max_new_tokens, temperature, seed), mode, tab)
+            more = self._more(asked.max_new_tokens)
+            return self.begin(lambda: replace(asked, max_new_tokens=more) if pressed == "go-on" else asked, mode, request)
+        return self.begin(lambda: build_request(prompt, system, format, max_new_tokens, temperature, seed), mode, request)
 
-    def begin(self, make: Callable[[], Request], mode: str, tab: str) -> list[Any]:
+    def begin(self, make: Callable[[], Request], mode: str, request: gr.Request) -> list[Any]:
         """Accept a comparison: the hint, the scoreboard, Send, Run again, Go on, the timer, each lane's Stop, answer and formatted answer; only the hint if it is refused.
 
         The timer rests: the streams show the lanes, and nobody changes the model under a run.
@@ -115,7 +117,7 @@ class Page:
         try:
             asked = make()
             self.start()
-            self.sessions.begin(tab, lambda: self.engine.submit(asked, mode=mode), self.clock())
+            self._accept(asked, mode, request)
         except InferenceError as error:
             return [hint(str(error)), *self._nothing()[1:]]
         high = render.answer_height(asked.max_new_tokens)
@@ -125,6 +127,26 @@ class Page:
         send, again, go_on = gr.Button("Stop", variant="stop"), gr.Button(interactive=False), gr.Button(visible=False)
         return [hint(""), told, send, again, go_on, gr.Timer(active=False), *stops, *answers, *[""] * len(self.lanes)]
 
+    def _accept(self, asked: Request, mode: str, request: gr.Request) -> None:
+        """Submit for the tab; raises InferenceError where it runs already, or this visitor may not now."""
+
+        def submit() -> Comparison:
+            visits.append(self.visitors.enter(request, asked))
+            return self.engine.submit(asked, mode=mode)
+
+        visits: list[Visit] = []
+        try:
+            session = self.sessions.begin(request.session_hash or "", submit, self.clock())
+        except BaseException:
+            for visit in visits:
+                visit.end()
+            raise
+        visits[0].over = lambda: not session.running
+
+    def _more(self, tokens: int) -> int:
+        """How many tokens Go on asks for after an answer of at most `tokens`."""
+        return min(GO_ON * tokens, self.visitors.most_new_tokens(MAX_NEW_TOKENS_LIMIT))
+
     def _nothing(self) -> list[Any]:
         return [gr.skip()] * (6 + 3 * len(self.lanes))
 
@@ -133,7 +155,7 @@ class Page:
         told = self.told(tab) if session and session.complete else gr.skip()
         if session and session.running:
             return [told, gr.skip(), gr.skip(), gr.skip()]
-        limit = min(GO_ON * session.comparison.request.max_new_tokens, MAX_NEW_TOKENS_LIMIT) if session else 0
+        limit = self._more(session.comparison.request.max_new_tokens) if session else 0
         go_on = gr.Button(f"Go on to {limit} tokens", visible=session is not None and session.cut and limit > session.comparison.request.max_new_tokens)
         return [told, gr.Button("Send", variant="primary"), gr.Button(interactive=session is not None), go_on]
 

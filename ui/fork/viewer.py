@@ -109,6 +109,17 @@ class ForkViewer:
         if session is None or why or (under_way and under_way.session is session):
             yield [gr.skip(), gr.skip(), _why(why) if why else gr.skip(), gr.skip()]
             return
+        try:
+            visit = self.page.visitors.enter(request)
+        except InferenceError as error:
+            yield [gr.skip(), gr.skip(), _why(str(error)), gr.skip()]
+            return
+        try:
+            yield from self._scored(tab, session)
+        finally:
+            visit.end()
+
+    def _scored(self, tab: str, session: Session) -> Generator[list[Any]]:
         scoring = self._scorings[tab] = Scoring(session, self._pair()[0])
         yield [gr.Button(interactive=False), gr.Button(visible=True), gr.skip(), self._progress(scoring)]
         with ThreadPoolExecutor(1) as pool:

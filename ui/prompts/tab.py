@@ -27,6 +27,7 @@ from ui.prompts import view as series_view
 from ui.prompts import watched
 from ui.prompts.watched import Watched, alert, said
 from ui.tabs import Tabs, bytes_of
+from ui.visitors import Visit
 
 MOST_PROMPTS = 1000
 EXAMPLES = ROOT / "examples"
@@ -146,7 +147,7 @@ class PromptsTab:
             yield [alert(STILL_RUNNING), *[gr.skip()] * (len(self.shown) - 1)]
             return
         try:
-            series, asked = self._accept(path, max_new_tokens, tab)
+            series, asked, visit = self._accept(path, max_new_tokens, request)
         except InferenceError as error:
             yield self._refuse(str(error), tab)[:-3] + [gr.Button(interactive=bool(path)), gr.skip(), ready(False)]
             return
@@ -156,6 +157,7 @@ class PromptsTab:
             yield from self._follow(watch, series, tab)
         finally:
             series.stop.set()
+            visit.over = lambda: not watch.alive
 
     def _follow(self, watch: Watched, series: Series, tab: str) -> Generator[list[Any]]:
         shown, same = 0, [gr.skip()] * (len(self.shown) - 1)
@@ -169,7 +171,7 @@ class PromptsTab:
         last = [gr.Button(interactive=True), gr.Button(interactive=False), ready(series.records)]
         yield [watch.line(), series_view.summary(series), *view, *paged(series, 0), *last]
 
-    def _accept(self, path: str | None, max_new_tokens: Any, tab: str) -> tuple[Series, Request]:
+    def _accept(self, path: str | None, max_new_tokens: Any, visitor: gr.Request) -> tuple[Series, Request, Visit]:
         if not path:
             raise InferenceError("Choose a prompts file first.")
         if not Path(path).is_file():
@@ -178,9 +180,10 @@ class PromptsTab:
         request = Request(max((prompt.text for prompt in prompts), key=len), max_new_tokens=whole(max_new_tokens, "Max new tokens"))
         request.check()
         self.page.start()
+        visit = self.page.visitors.enter(visitor, request, rows=len(prompts))
         series = Series(prompts, skipped)
-        self.series.put(tab, series, bytes_of(prompts))
-        return series, request
+        self.series.put(visitor.session_hash or "", series, bytes_of(prompts))
+        return series, request, visit
 
 
 def in_it(name: str, prompts: list[Prompt], left_out: LeftOut) -> str:

@@ -89,10 +89,15 @@ class Watched:
     def _note(self, lane: str, progress: Progress) -> None:
         self._does[lane] = DOES.get(progress.phase, progress.phase)
 
+    @property
+    def alive(self) -> bool:
+        """Whether it goes on, a stop not yet heard included."""
+        return self._thread.is_alive()
+
     def running(self) -> bool:
         """Whether it goes on; waits a moment to find out."""
         self._thread.join(LOOK_S)
-        return self._thread.is_alive()
+        return self.alive
 
     def left_s(self) -> float | None:
         """About how many seconds it still takes, by the pace from the first prompt's end on; None before the second."""
@@ -107,7 +112,7 @@ class Watched:
         if self._error:
             return alert(self._error)
         total, done = len(self._series.prompts), self._series.done
-        told, words, detail = self._going(done, total) if self._thread.is_alive() else self._over()
+        told, words, detail = self._going(done, total) if self.alive else self._over()
         return (
             f'<progress max="{total}" value="{done}" aria-label="Prompts done"></progress>'
             f'<div class="told"><span role="status" class="unseen">{escape(told)}</span>'
