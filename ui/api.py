@@ -26,7 +26,6 @@ from ui import private
 from ui.visitors import Visitors
 
 MODE_CHOICES = [("Automatic", "auto"), ("Together", "together"), ("In turn", "in-turn")]
-NO_PROGRESS = gr.Progress()
 
 
 def build_request(prompt: Any, system: Any, format: Any, max_new_tokens: Any, temperature: Any, seed: Any) -> Request:
@@ -78,7 +77,6 @@ def compare_endpoint(engine: Engine, start: Callable[[], None], visitors: Visito
         seed: int = 0,
         mode: str = "auto",
         quality: bool = False,
-        progress: gr.Progress = NO_PROGRESS,
     ) -> dict[str, Any]:
         """Answer one prompt on the page's lanes and return the record of the comparison (schema gpu-vs-cpu/2; a run's `path` is under `decode_path`)."""
         start()
@@ -86,7 +84,7 @@ def compare_endpoint(engine: Engine, start: Callable[[], None], visitors: Visito
             if mode not in MODES:
                 raise InferenceError(f"Unknown mode {mode!r}. Use one of: {', '.join(MODES)}.")
             request = build_request(prompt, system, format, max_new_tokens, temperature, seed)
-            gone, told = private.Gone(), Told(engine, progress)
+            gone, told = private.Gone(), Told(engine)
             with visitors.visiting(caller, request):
                 record = run_comparison(engine, request, mode=mode, on_progress=told, quality=score_for(gone) if quality else None, stop=gone)
             return safe_for_clients(as_json(record))
@@ -104,13 +102,14 @@ def score_for(gone: threading.Event) -> Score:
 class Told:
     """What each lane of a comparison waits for, told to the client as the progress of its job whenever that changes: its place in the line first of all."""
 
-    def __init__(self, engine: Engine, progress: gr.Progress) -> None:
-        self._names, self._progress, self._words, self._lock = names(engine), progress, dict[str, str](), threading.Lock()
+    def __init__(self, engine: Engine) -> None:
+        self._names, self._words, self._lock = names(engine), dict[str, str](), threading.Lock()
+        self._progress = gr.Progress()  # as a parameter, `gr.api` would take it for an input
         self._context = contextvars.copy_context()  # a lane is read in a thread of its own, which does not know whose event it works for
 
     def __call__(self, lane: str, progress: Progress) -> None:
         """Lane `lane` has come so far."""
-        words = f"{count(progress.position, 'run')} before this one" if progress.phase == "queued" and progress.position else progress.phase
+        words = f"{count(progress.position, 'run')} before this one" if progress.position and progress.phase in ("queued", "turn") else progress.phase
         with self._lock:
             if self._words.get(lane) != words:
                 self._words[lane] = words

@@ -36,6 +36,7 @@ from ui.visitors import trusted_proxies
 TITLE = "Does 4-bit cost you speed or quality?"
 INTRO = "The same model twice: squeezed to 4 bits, and in full precision. One prompt, both answers side by side, every figure measured."
 FORMATTED = '<button type="button" class="quiet" id="formatted" aria-pressed="false">Formatted</button>'
+NO_ROBOTS = '<meta name="robots" content="noindex">'  # a link lent for a week
 MOST_AT_ONCE = 16
 STREAMS_AT_ONCE = 64  # a lane: visitors who are shown their place in the line; more than these wait unseen, and are answered too
 KEEP_UPLOADS_S = 3600
@@ -101,7 +102,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
     return {
         "theme": gr.themes.Default(primary_hue="indigo", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=MONO_FONTS, radius_size="md"),
         "css_paths": looks.css_paths(),
-        "head": looks.head(),
+        "head": looks.head() + (NO_ROBOTS if settings.share else ""),
         "favicon_path": looks.FOLDER / "favicon.svg",
         "app_kwargs": {"middleware": [bounded(), preview(TITLE, INTRO, ROOT / "docs" / "page.png")]},
         "footer_links": ["api"],

@@ -101,11 +101,9 @@ def unproxied() -> Iterator[None]:
 def share_link(demo: gr.Blocks) -> str:
     """Open a tunnel to the page that is served, and give its public address; waits for minutes where the network is silent.
 
-    Raises whatever went wrong on the way. `launch` would do the same, and not return before.
+    Raises whatever went wrong on the way. `launch` would do the same, but not return before, and have the page's script fetched from elsewhere.
     """
     from gradio import networking
-
-    demo.share = True  # no robots
 
     found = networking.setup_tunnel(
         local_host=demo.server_name, local_port=demo.server_port, share_token=demo.share_token,
