@@ -4,6 +4,7 @@ from __future__ import annotations
 
 FIXTURES = (
     "page_fixtures",
+    "program",
     "browser_tab",
     "engine_fixtures",
     "kernel_fixtures",

@@ -6,24 +6,18 @@ as the page's visitors do.
 
 from __future__ import annotations
 
-import contextvars
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
 
-from inference.engine.compare import Score, names
 from inference.engine.compare import compare as run_comparison
 from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import MODES, Request
-from inference.progress import Progress
 from inference.quality.answers import scored_or_why_not
 from inference.record.export import as_json
-from inference.units import count
-from ui import private
-from ui.visitors import Visitors
+from ui.callers import Callers, Told
 
 MODE_CHOICES = [("Automatic", "auto"), ("Together", "together"), ("In turn", "in-turn")]
 
@@ -64,7 +58,7 @@ def whole(value: Any, name: str) -> int:
     return int(found)
 
 
-def compare_endpoint(engine: Engine, start: Callable[[], None], visitors: Visitors) -> Callable[..., dict[str, Any]]:
+def compare_endpoint(engine: Engine, start: Callable[[], None], callers: Callers) -> Callable[..., dict[str, Any]]:
     """The function behind `/compare` over this engine; a run ends when its caller goes away."""
 
     def compare(
@@ -84,37 +78,15 @@ def compare_endpoint(engine: Engine, start: Callable[[], None], visitors: Visito
             if mode not in MODES:
                 raise InferenceError(f"Unknown mode {mode!r}. Use one of: {', '.join(MODES)}.")
             request = build_request(prompt, system, format, max_new_tokens, temperature, seed)
-            gone, told = private.Gone(), Told(engine)
-            with visitors.visiting(caller, request):
-                record = run_comparison(engine, request, mode=mode, on_progress=told, quality=score_for(gone) if quality else None, stop=gone)
+            with callers.calling(caller, request) as gone:
+                record = run_comparison(
+                    engine, request, mode=mode, on_progress=Told(engine), quality=gone.unless(scored_or_why_not) if quality else None, stop=gone
+                )
             return safe_for_clients(as_json(record))
         except InferenceError as error:
             raise gr.Error(str(error), print_exception=False) from error
 
     return compare
-
-
-def score_for(gone: threading.Event) -> Score:
-    """The scoring that `/compare` is asked for; none where the caller has gone."""
-    return lambda engine, runs, greedy: None if gone.is_set() else scored_or_why_not(engine, runs, greedy)
-
-
-class Told:
-    """What each lane of a comparison waits for, told to the client as the progress of its job whenever that changes: its place in the line first of all."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._names, self._words, self._lock = names(engine), dict[str, str](), threading.Lock()
-        self._progress = gr.Progress()  # as a parameter, `gr.api` would take it for an input
-        self._context = contextvars.copy_context()  # a lane is read in a thread of its own, which does not know whose event it works for
-
-    def __call__(self, lane: str, progress: Progress) -> None:
-        """Lane `lane` has come so far."""
-        words = f"{count(progress.position, 'run')} before this one" if progress.position and progress.phase in ("queued", "turn") else progress.phase
-        with self._lock:
-            if self._words.get(lane) != words:
-                self._words[lane] = words
-                said = "; ".join(f"{self._names[key]}: {words}" for key, words in self._words.items())
-                self._context.run(self._progress, None, desc=said)
 
 
 def safe_for_clients(record: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from inference.settings import Settings
 from ui import looks, private
 from ui.api import compare_endpoint
 from ui.bodies import bounded
+from ui.callers import Callers
 from ui.comparison import board
 from ui.comparison.columns import LOOK_S, Column, card
 from ui.comparison.composer import TOKENS, Ask, ask
@@ -80,7 +81,9 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
         fork.wire(board_box.board, results, history, QUICK, MOST_AT_ONCE)
         prompts.wire(QUICK, MOST_AT_ONCE)
         demo.unload(prompts.leave)
-        gr.api(compare_endpoint(engine, start, page.visitors), api_name="compare", concurrency_limit=MOST_AT_ONCE, concurrency_id="compare")
+        callers = Callers(page.visitors)
+        demo.unload(callers.leave)
+        gr.api(compare_endpoint(engine, start, callers), api_name="compare", concurrency_limit=MOST_AT_ONCE, concurrency_id="compare")
     demo.queue(max_size=256)
     private.calm(demo)
     return demo

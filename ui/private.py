@@ -10,14 +10,14 @@ import inspect
 import logging
 import os
 import sys
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import gradio as gr
 
+THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 log = logging.getLogger(__name__)
 # seconds between two looks; the second is for progress bars, of which there are none
 QUEUE_SLEEPS = {"sleep_when_free": 0.1, "progress_update_sleep_when_free": 1.0}
@@ -39,7 +39,8 @@ def import_gradio() -> None:
 
     inspect.getfile = getfile_but_for_components  # type: ignore[assignment]
     try:
-        import gradio  # noqa: F401
+        with unproxied():
+            import gradio  # noqa: F401
     finally:
         inspect.getfile = getfile
 
@@ -57,22 +58,16 @@ def calm(demo: gr.Blocks) -> None:
             log.warning("this Gradio has no %s: an idle page takes some percents of a core", name)
 
 
-class Gone(threading.Event):
-    """Set for good once whoever asked for the event at hand has gone: made in the thread of a listener that is queued, and looked at from any.
+def left() -> Callable[[], bool]:
+    """Whether whoever asked for the event at hand has left, to be looked at from any thread; called in that of a listener that is queued.
 
-    Gradio ends a generator of theirs; a plain function it lets go on to its end.
+    Gradio ends a generator of theirs; a plain function it lets go on to its end. False for ever where a version has no such event.
     """
+    from gradio.context import LocalContext
 
-    def __init__(self) -> None:
-        super().__init__()
-        from gradio.context import LocalContext
-
-        blocks, self._id = LocalContext.blocks.get(None), LocalContext.event_id.get(None)
-        self._event = getattr(getattr(blocks, "_queue", None), "event_ids_to_events", {}).get(self._id)
-
-    def is_set(self) -> bool:
-        """Whether nobody waits for the answer any more."""
-        return super().is_set() or not getattr(self._event, "alive", True)
+    events = getattr(getattr(LocalContext.blocks.get(None), "_queue", None), "event_ids_to_events", {})
+    event = events.get(LocalContext.event_id.get(None))
+    return lambda: not getattr(event, "alive", True)
 
 
 def believe(proxies: Iterable[str]) -> None:
@@ -85,8 +80,10 @@ def believe(proxies: Iterable[str]) -> None:
 
 @contextmanager
 def unproxied() -> Iterator[None]:
-    """While the page is opened Gradio asks it whether it is there: not through a proxy, and not with one that can't be used (SOCKS)."""
-    loopback = "localhost,127.0.0.1,::1"
+    """Gradio opens HTTP clients as it is imported, and asks the page whether it is there as that is opened: by no proxy, some can't even be used (SOCKS).
+
+    From then on what runs on this machine is asked past the proxies that are set.
+    """
     proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
     for name in proxies:
         del os.environ[name]
@@ -94,8 +91,8 @@ def unproxied() -> Iterator[None]:
         yield
     finally:
         os.environ.update(proxies)
-        past = [proxies.get("no_proxy") or proxies.get("NO_PROXY") or "", loopback]
-        os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, past))
+        past = (proxies.get("no_proxy") or proxies.get("NO_PROXY") or "").split(",")
+        os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(dict.fromkeys(filter(None, [*past, *THIS_MACHINE])))
 
 
 def share_link(demo: gr.Blocks) -> str:

@@ -11,9 +11,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 
-import psutil
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
@@ -22,49 +20,10 @@ from inference.child import ROOT
 from tests.support.page_fixtures import FakeApp
 from tests.support.until import until
 
-FAKE_PROGRAM = str(ROOT / "tests" / "support" / "fake_app.py")
-
 
 @pytest.fixture(scope="session")
 def client(shared_app: FakeApp) -> Client:
     return Client(shared_app.url, verbose=False)
-
-
-class Program:
-    """`app.py` over fake lanes in a process of its own."""
-
-    def __init__(self, *flags: str, program: str = FAKE_PROGRAM, **env: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, program, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **env},
-        )  # fmt: skip
-
-    def url(self) -> str:
-        line = self.process.stdout.readline()
-        assert line.startswith("Open http://"), line + self.process.stderr.read()
-        return line.split()[1]
-
-    def lanes(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
-
-    def output(self, timeout_s: float = 30) -> tuple[int, str]:
-        _, errors = self.process.communicate(timeout=timeout_s)
-        return self.process.returncode, errors
-
-
-@pytest.fixture
-def start() -> Iterator[type[Program]]:
-    started: list[Program] = []
-
-    def start_one(*flags: str, **options: str) -> Program:
-        started.append(Program(*flags, **options))
-        return started[-1]
-
-    yield start_one
-    for program in started:
-        if program.process.poll() is None:
-            program.process.kill()
-            program.process.communicate()
 
 
 # ---- the endpoint
