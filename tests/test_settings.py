@@ -21,7 +21,22 @@ def test_defaults_need_no_environment():
 
 
 def test_settings_survive_the_trip_to_a_child_process():
-    settings = Settings("a/b", "c/d", ("cpu:nf4",), "/x", 9, 3, True, "u:p", "0.0.0.0", 7000, models=("a/b", "./c"))
+    settings = Settings(
+        "a/b",
+        "c/d",
+        ("cpu:nf4",),
+        "/x",
+        9,
+        3,
+        True,
+        "u:p",
+        "0.0.0.0",
+        7000,
+        models=("a/b", "./c"),
+        limits="on",
+        limit_rows=3,
+        trusted_proxies=("::1", "10.0.0.0/8"),
+    )
     assert from_env(settings.to_env()) == settings
 
 
@@ -37,6 +52,11 @@ def test_settings_survive_the_trip_to_a_child_process():
         {"CACHE_LIMIT": "-1"},
         {"CACHE_LIMIT": "20 GiB"},
         {"CPU_ISA": "avx9"},
+        {"LIMITS": "yes"},
+        {"LIMIT_ROWS": "-1"},
+        {"LIMIT_A_MINUTE": "few"},
+        {"TRUSTED_PROXIES": "10.0.0.1,*"},
+        {"TRUSTED_PROXIES": "10.0.0.1/8"},
         *({VARIABLES[name]: text} for name in SWITCHES for text in ("y", "enabled", "onn", "2")),
     ],
 )
@@ -50,6 +70,11 @@ def test_a_setting_that_can_not_be_read_is_refused_by_name(environ):
 def test_a_switch_is_on_or_off_in_any_of_the_usual_words(name):
     for value, words in ((True, ("1", "true", "Yes", "ON")), (False, ("0", "False", "no", "off"))):
         assert [getattr(from_env({VARIABLES[name]: word}), name) for word in words] == [value] * 4
+
+
+def test_gradio_s_own_word_for_a_share_link_is_heard():
+    """It opened the page to strangers as to friends."""
+    assert from_env({"GRADIO_SHARE": "True"}).share and not from_env({"GRADIO_SHARE": "True", "SHARE": "off"}).share
 
 
 def test_secrets_are_not_printed():

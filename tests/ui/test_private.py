@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 
 import gradio as gr
 import pytest
-from gradio import component_meta, queueing
+import uvicorn
+from gradio import component_meta, http_server, networking, queueing
+from uvicorn.middleware.proxy_headers import _TrustedHosts
 
 from inference.child import ROOT
 from ui import private
@@ -56,3 +59,38 @@ def test_the_page_is_imported_after_gradio_too():
     with pytest.raises(TypeError):
         inspect.getfile(gr.Textbox())
     assert inspect.getfile(gr.Textbox).endswith("textbox.py")
+
+
+def test_the_web_server_believes_a_forwarded_address_of_those_alone_that_are_named(monkeypatch):
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    for proxies, chain, visitor in (
+        ((), "", ""),
+        (("127.0.0.1",), "8.8.8.8, 203.0.113.7", "203.0.113.7"),
+        (("127.0.0.1", "10.0.0.0/8"), "8.8.8.8, 203.0.113.7, 10.1.2.3", "203.0.113.7"),
+    ):
+        private.believe(proxies)
+        hosts = _TrustedHosts(uvicorn.Config("app").forwarded_allow_ips)
+        assert ("127.0.0.1" in hosts) is bool(proxies) and not hosts.always_trust
+        assert not chain or hosts.get_trusted_client_address(chain)[0] == visitor
+    assert "forwarded_allow_ips" not in inspect.getsource(http_server), "Gradio leaves it to the variable"
+
+
+def test_where_no_event_is_at_hand_nobody_has_left():
+    assert private.left()() is False
+
+
+def test_a_share_link_is_made_by_what_launch_makes_it_by():
+    assert list(inspect.signature(networking.setup_tunnel).parameters) == [
+        "local_host", "local_port", "share_token", "share_server_address", "share_server_tls_certificate"
+    ]  # fmt: skip
+
+
+def test_proxies_are_put_back_and_this_machine_is_asked_past_them(monkeypatch):
+    proxies = dict.fromkeys(("NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"), "")
+    for name, value in {**proxies, "no_proxy": "example.org", "http_proxy": "http://127.0.0.1:9"}.items():
+        monkeypatch.setenv(name, value)
+    for _ in range(2):
+        with private.unproxied():
+            assert "http_proxy" not in os.environ
+    assert os.environ["http_proxy"] == "http://127.0.0.1:9"
+    assert os.environ["NO_PROXY"] == os.environ["no_proxy"] == "example.org,localhost,127.0.0.1,::1"
