@@ -2,13 +2,16 @@
 VENV ?= $(if $(VIRTUAL_ENV),$(VIRTUAL_ENV),.venv)
 PYTHON := $(VENV)/bin/python
 
-.PHONY: run test lint format install install-dev
+.PHONY: run test load lint format install install-dev
 
 run: install
 	$(PYTHON) app.py
 
 test: install-dev
 	$(PYTHON) -m pytest
+
+load: install-dev
+	$(PYTHON) tests/load/clients.py
 
 lint: install-dev
 	$(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && $(PYTHON) -m mypy

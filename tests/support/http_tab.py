@@ -17,14 +17,14 @@ def from_address(address: str) -> dict[str, str]:
 
 
 class HttpTab(threading.Thread):
-    """Begins a comparison, then reads the frames of one lane's column (the last one's) into `lines`."""
+    """Begins a comparison, then reads the frames of the last lane's column, or of `all_lanes`', into `lines`."""
 
-    def __init__(self, url: str, name: str, headers: Mapping[str, str] = {}, lane: int = -1) -> None:
+    def __init__(self, url: str, name: str, headers: Mapping[str, str] | None = None, all_lanes: bool = False) -> None:
         super().__init__(daemon=True)
-        self.url, self.tab, self.headers, self.lines = f"{url.rstrip('/')}/gradio_api", name, dict(headers), []
+        self.url, self.tab, self.headers, self.lines = f"{url.rstrip('/')}/gradio_api", name, dict(headers or {}), []
         with urllib.request.urlopen(f"{url.rstrip('/')}/config") as config:
             self.listeners = {listener["api_name"]: listener["id"] for listener in json.load(config)["dependencies"]}
-        self.lane = sorted(id for name, id in self.listeners.items() if name.startswith("stream"))[lane]
+        self.streams = sorted(id for name, id in self.listeners.items() if name.startswith("stream"))[0 if all_lanes else -1 :]
 
     def _post(self, way: str, fn_index: int, data: list) -> dict:
         body = json.dumps({"data": data, "fn_index": fn_index, "session_hash": self.tab}).encode()
@@ -46,15 +46,23 @@ class HttpTab(threading.Thread):
 
     def follow(self) -> None:
         """Read what a comparison that was accepted streams."""
-        self._post("queue/join", self.lane, [])
+        for stream in self.streams:
+            self._post("queue/join", stream, [])
         self.start()
 
+    def exported(self) -> str:
+        """The tab's comparison as JSON, once it is over, as its History tab shows it."""
+        shown = self._post("run/predict", self.listeners["refresh"], [[], "json", 0])["data"]
+        return shown[-2]["value"]
+
     def run(self) -> None:
+        ended = 0
         with urllib.request.urlopen(f"{self.url}/queue/data?session_hash={self.tab}", timeout=300) as events:
             for line in events:
                 if line.startswith(b"data:"):
                     self.lines.append(line.decode())
-                    if '"process_completed"' in self.lines[-1]:
+                    ended += '"process_completed"' in self.lines[-1]
+                    if ended == len(self.streams):
                         return
 
     def saw(self, words: str) -> bool:
