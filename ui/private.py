@@ -59,15 +59,17 @@ def calm(demo: gr.Blocks) -> None:
 
 
 def left() -> Callable[[], bool]:
-    """Whether whoever asked for the event at hand has left, to be looked at from any thread; called in that of a listener that is queued.
+    """Whether whoever asked for the event at hand has left or cancelled it, to be looked at from any thread; called in that of a listener that is queued.
 
-    Gradio ends a generator of theirs; a plain function it lets go on to its end. False for ever where a version has no such event.
+    Gradio closes a generator of theirs once that yields; a plain function it lets go on to its end. False for ever where a version has no such event.
     """
     from gradio.context import LocalContext
 
-    events = getattr(getattr(LocalContext.blocks.get(None), "_queue", None), "event_ids_to_events", {})
-    event = events.get(LocalContext.event_id.get(None))
-    return lambda: not getattr(event, "alive", True)
+    queue: Any = getattr(LocalContext.blocks.get(None), "_queue", None)
+    event = getattr(queue, "event_ids_to_events", {}).get(LocalContext.event_id.get(None))
+    if event is None:
+        return lambda: False
+    return lambda: not event.alive or not any(event in job for job in list(queue.active_jobs) if job)
 
 
 def believe(proxies: Iterable[str]) -> None:

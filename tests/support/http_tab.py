@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+from tests.support.until import until
 
 SETTINGS = ["", "chat", 3, 0, 0, "together"]
 JSON = {"Content-Type": "application/json"}
@@ -38,6 +40,13 @@ class HttpTab(threading.Thread):
     def call(self, listener: str) -> None:
         """One of the page's listeners that take no input and wait in no line: "stop"."""
         self._post("run/predict", self.listeners[listener], [])
+
+    def cancelled(self, endpoint: str, data: list, once: Callable[[], object]) -> None:
+        """Ask an endpoint, and take it back `once` something holds."""
+        joined = self._post("queue/join", self.listeners[endpoint], data)
+        until(once, what="what the cancelling waits for")
+        body = json.dumps({"session_hash": self.tab, "fn_index": self.listeners[endpoint], "event_id": joined["event_id"]}).encode()
+        urllib.request.urlopen(urllib.request.Request(f"{self.url}/cancel", body, {**JSON, **self.headers}), timeout=10).read()
 
     def begin(self, prompt: str = "", settings: list = SETTINGS) -> None:
         """Send, and read from now on."""

@@ -120,6 +120,13 @@ def test_the_run_of_a_client_that_is_killed_ends_and_the_next_does_not_wait_for_
     assert client(app, "198.51.100.7").predict("hi", api_name="/compare")["lanes"], "and it is no visitor with a run under way"
 
 
+def test_the_run_of_a_client_that_cancels_ends(app):
+    app.script(both={"hold_at": 2})
+    asked = ["hi", "", "chat", 50, 0, 0, "together", False]
+    HttpTab(app.url, "cancels", from_address("198.51.100.10")).cancelled("compare", asked, lambda: not at_rest(app))
+    until(lambda: at_rest(app), 5, "its run ended")
+
+
 # ---- what is sent
 
 
