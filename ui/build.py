@@ -16,7 +16,7 @@ from inference.child import ROOT
 from inference.engine.engine import Engine
 from inference.settings import Settings
 from ui import looks, private
-from ui.api import compare_endpoint
+from ui.calls import calls
 from ui.comparison import board
 from ui.comparison.columns import LOOK_S, Column, card
 from ui.comparison.composer import TOKENS, Ask, ask
@@ -24,6 +24,7 @@ from ui.comparison.handlers import Page
 from ui.comparison.model_box import ModelBox
 from ui.comparison.results import Results
 from ui.definitions import popovers
+from ui.endpoints import Endpoints, signatures
 from ui.fork.box import Fork
 from ui.fork.viewer import ForkViewer
 from ui.history.tab import HistoryTab
@@ -76,7 +77,7 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
         fork.wire(board_box.board, results, history, QUICK, MOST_AT_ONCE)
         prompts.wire(QUICK, MOST_AT_ONCE)
         demo.unload(prompts.leave)
-        gr.api(compare_endpoint(engine, start), api_name="compare", concurrency_limit=MOST_AT_ONCE, concurrency_id="compare")
+        Endpoints(engine, start).serve(MOST_AT_ONCE)
     demo.queue(max_size=256)
     private.calm(demo)
     return demo
@@ -95,16 +96,19 @@ def _board(page: Page) -> Board:
 
 def launch_options(settings: Settings) -> dict[str, Any]:
     """What `demo.launch` needs for this page: looks, limits, address; run history off, so prompts stay out of localStorage."""
+    if settings.mcp:
+        private.json_for_mcp()
     return {
         "theme": gr.themes.Default(primary_hue="indigo", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=MONO_FONTS, radius_size="md"),
         "css_paths": looks.css_paths(),
         "head": looks.head(),
         "favicon_path": looks.FOLDER / "favicon.svg",
-        "app_kwargs": preview(TITLE, INTRO, ROOT / "docs" / "page.png"),
+        "app_kwargs": {"middleware": [preview(TITLE, INTRO, ROOT / "docs" / "page.png"), calls(signatures())]},
         "footer_links": ["api"],
         "run_history": False,
-        "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 5 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else
+        "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 7 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else
         "allowed_paths": [str(EXAMPLES)],  # the sample file, wherever the page was started from
+        "mcp_server": settings.mcp,
         "server_name": settings.host,
         "server_port": settings.port or None,
         "share": settings.share or None,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import html
 import re
 from pathlib import Path
-from typing import Any
 
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -70,6 +69,6 @@ class Preview:
         return _THEIRS.sub(b"", page).replace(b"<head>", b"<head>" + ours.encode(), 1)
 
 
-def preview(title: str, words: str, picture: Path) -> dict[str, Any]:
-    """What `launch` passes on to the web server for it."""
-    return {"middleware": [Middleware(Preview, title=title, words=words, picture=picture)]}
+def preview(title: str, words: str, picture: Path) -> Middleware:
+    """What the web server puts around the app for it."""
+    return Middleware(Preview, title=title, words=words, picture=picture)
