@@ -15,7 +15,7 @@ import gradio as gr
 from inference.child import ROOT
 from inference.engine.engine import Engine
 from inference.settings import Settings
-from ui import looks, private
+from ui import links, looks, private
 from ui.calls import calls
 from ui.comparison import board
 from ui.comparison.columns import LOOK_S, Column, card
@@ -126,18 +126,20 @@ def _wire(
 ) -> None:  # fmt: skip
     watched = [*(part for column in columns for part in (column.top, column.foot, column.retry)), *box.outputs, timer]
     demo.load(page.load, outputs=watched, **QUICK)
-    demo.load(page.linked, outputs=[asked.prompt], **QUICK)
+    filled = [asked.prompt, *asked.settings]
+    demo.load(page.linked, outputs=[*filled, asked.hint], **QUICK)
+    asked.link.click(None, inputs=filled, js=links.to_script(), api_visibility="private")
     timer.tick(page.watch, outputs=watched, **QUICK)
     box.wire(demo, watched, QUICK)
     demo.unload(page.leave)
 
     begun = gr.on(
-        [asked.send.click, asked.prompt.submit, board_box.again.click, board_box.go_on.click], page.press, inputs=[asked.prompt, *asked.settings],
+        [asked.send.click, asked.prompt.submit, board_box.again.click, board_box.go_on.click], page.press, inputs=filled,
         outputs=[asked.hint, board_box.board, asked.send, board_box.again, board_box.go_on, timer,
                  *[column.stop for column in columns], *[column.answer for column in columns], *[column.pretty for column in columns]], **QUICK,
     )  # fmt: skip
     begun.success(results.hide, outputs=results.outputs[:2], **QUICK)
-    history.wire(QUICK, [asked.prompt, *asked.settings])
+    history.wire(QUICK, filled)
     over = [board_box.board, asked.send, board_box.again, board_box.go_on]
     for lane, column in zip(page.lanes, columns, strict=True):
         # "multiple": the next comparison may begin a moment before the browser has seen this branch end.
