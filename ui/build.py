@@ -12,7 +12,6 @@ from typing import Any
 
 import gradio as gr
 
-from inference.child import ROOT
 from inference.engine.engine import Engine
 from inference.settings import Settings
 from ui import links, looks, private
@@ -103,7 +102,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "css_paths": looks.css_paths(),
         "head": looks.head(),
         "favicon_path": looks.FOLDER / "favicon.svg",
-        "app_kwargs": {"middleware": [preview(TITLE, INTRO, ROOT / "docs" / "page.png"), calls(signatures())]},
+        "app_kwargs": {"middleware": [preview(TITLE, INTRO, looks.FOLDER / "preview.png"), calls(signatures())]},
         "footer_links": ["api"],
         "run_history": False,
         "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 7 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else

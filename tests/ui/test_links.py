@@ -11,6 +11,7 @@ import pytest
 
 from inference.errors import InferenceError
 from tests.support.browser_tab import Tab
+from tests.support.page_fixtures import FakeApp
 from ui import links
 from ui.api import build_request
 
@@ -100,7 +101,9 @@ def test_a_link_fills_the_page_and_sends_nothing_and_the_button_makes_the_same_l
     assert filled(tab) == {"prompt": SET["prompt"], "system": "be brief", "max_new_tokens": "7", "temperature": "0.3", "seed": "11", "chosen": [True, True]}
     assert tab.page.locator("#hint .note[role=status]").text_content().startswith("The link sets the system prompt, ")
     link = urlsplit(copied(tab))
-    assert f"{link.scheme}://{link.netloc}" == tab.app.url and {name: value for name, (value,) in parse_qs(link.query).items()} == {name: str(value) for name, value in SET.items()}
+    assert f"{link.scheme}://{link.netloc}" == tab.app.url and {name: value for name, (value,) in parse_qs(link.query).items()} == {
+        name: str(value) for name, value in SET.items()
+    }
     assert not submitted and tab.page.locator(".board[data-state=empty]").count()
 
 
@@ -157,21 +160,33 @@ def test_nothing_in_a_link_is_run_as_html_or_script(open_tab, submitted):
     assert tab.page.locator("#hint img, #link-row img").count() == 0
 
 
+def served_as_a_space(page, app: FakeApp) -> None:
+    """The Hub's page of a Space with the Space's own host in a frame, both as the browser alone sees them."""
+
+    def proxied(route) -> None:
+        there = route.request.url.replace("https://someone-menu.hf.space", app.url)
+        sent = {**route.request.headers, "x-forwarded-host": "someone-menu.hf.space", "x-forwarded-proto": "https"}
+        route.fulfill(response=route.fetch(url=there, headers=sent))
+
+    frame = '<link rel="icon" href="data:,"><iframe src="https://someone-menu.hf.space/" style="width: 100%; height: 700px"></iframe>'
+    page.route("https://huggingface.co/**", lambda route: route.fulfill(content_type="text/html", body=frame))
+    page.route("https://someone-menu.hf.space/**", proxied)
+
+
 def test_in_a_space_s_page_the_link_is_that_page_s(open_tab):
-    """The page stands there in a frame of the Hub's, from which another origin's address can't be read."""
+    """The Space stands in a frame of another origin there, whose own address nobody sees."""
     tab = open_tab()
-    hub = tab.page
-    hub.route("https://huggingface.co/**", lambda route: route.fulfill(content_type="text/html", body=f'<iframe src="{tab.app.url}" style="width: 100%; height: 700px"></iframe>'))
-    hub.goto("https://huggingface.co/spaces/someone/menu")
-    frame = hub.frames[1]
+    served_as_a_space(tab.page, tab.app)
+    tab.page.goto("https://huggingface.co/spaces/someone/menu")  # logs that a frame may not take the focus
+    frame = tab.page.frames[1]
     frame.locator("#copy-link").wait_for()
-    detail = {"values": ["hello"], **json.loads(re.search(r"\.\.\.(\{.*\})\}\}", links.to_script({"SPACE_ID": "someone/menu"}))[1])}
     frame.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.taken = text; }; }")
-    for space, page in (("someone/menu", "https://huggingface.co/spaces/someone/menu"), ("", f"{tab.app.url}/")):
-        frame.evaluate("(detail) => document.dispatchEvent(new CustomEvent('copy-link', {detail}))", {**detail, "space": space})
-        tab.wait(lambda: frame.evaluate("window.taken")) if False else hub.wait_for_timeout(100)
+    told = json.loads(re.search(r"\.\.\.(\{.*\})\}\}", links.to_script({"SPACE_ID": "someone/menu"}))[1])
+    for space, page in (("someone/menu", "https://huggingface.co/spaces/someone/menu"), ("", "https://someone-menu.hf.space/")):
+        frame.evaluate("(detail) => document.dispatchEvent(new CustomEvent('copy-link', {detail}))", {**told, "values": ["hello"], "space": space})
+        tab.page.wait_for_timeout(50)
         assert frame.evaluate("window.taken") == f"{page}?prompt=hello"
-    tab.errors.clear()  # of the Hub's page, which has no icon here
+    tab.errors.clear()
 
 
 # ---- before it is opened
