@@ -5,7 +5,10 @@ from __future__ import annotations
 import concurrent.futures
 import http.client
 import json
+import re
+import shutil
 import socket
+import subprocess
 import urllib.error
 import urllib.request
 from typing import Any
@@ -15,6 +18,7 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 from examples import client as example
+from inference.child import ROOT
 from tests.support.page_fixtures import FakeApp
 from tests.support.records import same_of
 from tests.support.until import until
@@ -237,6 +241,14 @@ def test_plain_http_in_two_calls_gives_the_record_that_the_client_gets(fake_app,
     ((event, (named,)),) = heard(fake_app, "v2/compare", asked)
     assert event == "complete"
     assert same_of(placed) == same_of(named) == same_of(by_client)
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
+def test_the_calls_of_the_documentation_can_be_given_as_they_stand(fake_app):
+    (told,) = re.findall(r"```bash\n(PAGE=.*?)```", (ROOT / "docs" / "api.md").read_text("utf-8"), re.S)
+    done = subprocess.run(["bash", "-c", told.replace("http://127.0.0.1:7860", fake_app.url)], capture_output=True, text=True, timeout=30, check=True)
+    event, data, *_ = done.stdout.splitlines()
+    assert event == "event: complete" and json.loads(data.removeprefix("data: "))[0]["request"]["prompt"].startswith("hello good morning")
 
 
 def test_the_example_prints_both_answers_and_their_figures(fake_app, capsys):
