@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
-from inference.events import MAX_NEW_TOKENS_LIMIT, MOST_CHARACTERS, Loading
+from inference.events import MAX_NEW_TOKENS_LIMIT, Loading
 from inference.settings import Settings
 from tests.support.fakes import Stage
 from ui.comparison.columns import LOOK_S
