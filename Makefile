@@ -30,7 +30,7 @@ $(VENV)/.installed: requirements.txt | $(VENV)/bin/python
 	$(PYTHON) -m pip install --disable-pip-version-check --quiet -r requirements.txt
 	touch $@
 
-$(VENV)/.installed-dev: requirements-dev.txt requirements.txt | $(VENV)/bin/python
+$(VENV)/.installed-dev: requirements-dev.txt requirements-mcp.txt requirements.txt | $(VENV)/bin/python
 	@echo "Installing what requirements-dev.txt names into $(VENV): this takes some minutes and is done once."
 	$(PYTHON) -m pip install --disable-pip-version-check --quiet -r requirements-dev.txt
 	touch $@ $(VENV)/.installed

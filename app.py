@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 FLAGS: dict[str, tuple[str, str]] = {
     "--share": ("share", "make a public link, good for a week; give --auth as well (default: no)"),
     "--auth": ("auth", "user:password that visitors must give (default: none)"),
+    "--mcp": ("mcp", "be an MCP server too, with the tools compare, ask and quality; needs requirements-mcp.txt (default: no)"),
     "--host": ("host", "address to listen on, 0.0.0.0 for every network (default: 127.0.0.1)"),
     "--port": ("port", "port to listen on (default: the first free one from 7860 up)"),
     "--model": ("model_id", "Hub id, folder, .gguf file or shape:NAME (default: menu, the packaged one)"),
@@ -50,7 +51,7 @@ def read_settings(argv: list[str]) -> Settings:
     )  # fmt: skip
     for flag, (name, words) in FLAGS.items():
         words += f"; the variable {VARIABLES[name]} sets it too"
-        if flag == "--share":
+        if flag in ("--share", "--mcp"):
             parser.add_argument(flag, dest=name, action="store_const", const="1", help=words)
         else:
             parser.add_argument(flag, dest=name, help=words, metavar=flag[2:].upper())
@@ -67,7 +68,10 @@ def build_page(settings: Settings, starter: Starter = start_worker) -> tuple[gr.
     if not settings.port:
         os.environ.pop("GRADIO_SERVER_PORT", None)  # Gradio would take a zero there for a port
     from ui.build import build
+    from ui.private import check_mcp
 
+    if settings.mcp:
+        check_mcp()
     engine = Engine(settings, starter)
     _engines.append(engine)
     start = start_once(engine, _engines)
@@ -141,6 +145,8 @@ def serve(page: gr.Blocks, engine: Engine, start: Callable[[], None], settings: 
         print(f"The page can't be served: {error}", file=sys.stderr)
         return FAILED
     print(f"Open {url}", flush=True)
+    if page.mcp_error:  # Gradio goes on without it, and says so only where it is not quiet
+        print(page.mcp_error, file=sys.stderr)
     for sentence in notices(settings):
         print(sentence, file=sys.stderr, flush=True)
     open_link(page, settings, url)

@@ -46,6 +46,7 @@ VARIABLES: dict[str, str] = {
     "limit_new_tokens": "LIMIT_NEW_TOKENS",
     "limit_rows": "LIMIT_ROWS",
     "trusted_proxies": "TRUSTED_PROXIES",
+    "mcp": "MCP",
 }
 _NUMBERS = {"threads", "port", "cache_limit_gib", "limit_a_minute", "limit_characters", "limit_new_tokens", "limit_rows"}
 INTERNAL = {"fast_lost": "FAST_LOST", "quiet": "LANE_QUIET"}  # what a lane's process is told, and no person sets
@@ -78,6 +79,7 @@ class Settings:
     limit_new_tokens: int = 256
     limit_rows: int = 20
     trusted_proxies: tuple[str, ...] = ()
+    mcp: bool = False
     fast_lost: tuple[str, ...] = ()
     quiet: bool = False  # a lane logs its faults only
 
@@ -85,6 +87,8 @@ class Settings:
         _check_lanes(self.lanes)
         if self.auth and (":" not in self.auth or not all(self.auth.split(":", 1))):
             raise WrongArguments("AUTH must look like user:password, with both parts filled in.")
+        if self.auth and self.mcp:
+            raise WrongArguments("MCP clients give no password, so MCP can't be had together with AUTH. Switch one of them off.")
         if not 0 <= self.port <= 65535:
             raise WrongArguments(f"The port must be from 1 to 65535, not {self.port}.")
         if self.threads < 0:
@@ -205,7 +209,7 @@ def _from_text(name: str, variable: str, text: str) -> object:
         return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
     if name in {"fast", "fast_lost"}:
         return fast.parse(text)
-    if name in {"share", "allow_pickle", "quiet"}:
+    if name in {"share", "allow_pickle", "mcp", "quiet"}:
         return _yes_or_no(variable, text)
     if name in _NUMBERS:
         try:

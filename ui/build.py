@@ -12,14 +12,13 @@ from typing import Any
 
 import gradio as gr
 
-from inference.child import ROOT
 from inference.engine.engine import Engine
 from inference.series.prompts import MOST_BYTES
 from inference.settings import Settings
-from ui import looks, private
-from ui.api import compare_endpoint
+from ui import links, looks, private
 from ui.bodies import bounded
 from ui.callers import Callers
+from ui.calls import calls
 from ui.comparison import board
 from ui.comparison.columns import LOOK_S, Column, card
 from ui.comparison.composer import TOKENS, Ask, ask
@@ -27,6 +26,7 @@ from ui.comparison.handlers import Page
 from ui.comparison.model_box import ModelBox
 from ui.comparison.results import Results
 from ui.definitions import popovers
+from ui.endpoints import Endpoints, signatures
 from ui.fork.box import Fork
 from ui.fork.viewer import ForkViewer
 from ui.history.tab import HistoryTab
@@ -83,7 +83,7 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
         demo.unload(prompts.leave)
         callers = Callers(page.visitors)
         demo.unload(callers.leave)
-        gr.api(compare_endpoint(engine, start, callers), api_name="compare", concurrency_limit=MOST_AT_ONCE, concurrency_id="compare")
+        Endpoints(engine, start, callers).serve(MOST_AT_ONCE)
     demo.queue(max_size=256)
     private.calm(demo)
     return demo
@@ -102,16 +102,19 @@ def _board(page: Page) -> Board:
 
 def launch_options(settings: Settings) -> dict[str, Any]:
     """What `demo.launch` needs for this page: looks, limits, address; run history off, so prompts stay out of localStorage."""
+    if settings.mcp:
+        private.json_for_mcp()
     return {
         "theme": gr.themes.Default(primary_hue="indigo", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=MONO_FONTS, radius_size="md"),
         "css_paths": looks.css_paths(),
         "head": looks.head() + (NO_ROBOTS if settings.share else ""),
         "favicon_path": looks.FOLDER / "favicon.svg",
-        "app_kwargs": {"middleware": [bounded(), preview(TITLE, INTRO, ROOT / "docs" / "page.png")]},
+        "app_kwargs": {"middleware": [calls(signatures()), bounded(), preview(TITLE, INTRO, looks.FOLDER / "preview.png")]},
         "footer_links": ["api"],
         "run_history": False,
-        "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 5 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else
+        "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 7 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else
         "allowed_paths": [str(EXAMPLES)],  # the sample file, wherever the page was started from
+        "mcp_server": settings.mcp,
         "server_name": settings.host,
         "server_port": settings.port or None,
         "max_file_size": MOST_BYTES,
@@ -137,18 +140,20 @@ def _wire(
 ) -> None:  # fmt: skip
     watched = [*(part for column in columns for part in (column.top, column.foot, column.retry)), *box.outputs, timer]
     demo.load(page.load, outputs=watched, **QUICK)
-    demo.load(page.linked, outputs=[asked.prompt], **QUICK)
+    filled = [asked.prompt, *asked.settings]
+    demo.load(page.linked, outputs=[*filled, asked.hint], **QUICK)
+    asked.link.click(None, inputs=filled, js=links.to_script(), api_visibility="private")
     timer.tick(page.watch, outputs=watched, **QUICK)
     box.wire(demo, watched, QUICK)
     demo.unload(page.leave)
 
     begun = gr.on(
-        [asked.send.click, asked.prompt.submit, board_box.again.click, board_box.go_on.click], page.press, inputs=[asked.prompt, *asked.settings],
+        [asked.send.click, asked.prompt.submit, board_box.again.click, board_box.go_on.click], page.press, inputs=filled,
         outputs=[asked.hint, board_box.board, asked.send, board_box.again, board_box.go_on, timer,
                  *[column.stop for column in columns], *[column.answer for column in columns], *[column.pretty for column in columns]], **QUICK,
     )  # fmt: skip
     begun.success(results.hide, outputs=results.outputs[:2], **QUICK)
-    history.wire(QUICK, [asked.prompt, *asked.settings])
+    history.wire(QUICK, filled)
     over = [board_box.board, asked.send, board_box.again, board_box.go_on]
     for lane, column in zip(page.lanes, columns, strict=True):
         # "multiple": the next comparison may begin a moment before the browser has seen this branch end.

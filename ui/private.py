@@ -7,12 +7,16 @@ In: its private parts. Out: a page that starts sooner, idles quieter and is told
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
+
+from inference.errors import WrongArguments
 
 if TYPE_CHECKING:
     import gradio as gr
@@ -43,6 +47,31 @@ def import_gradio() -> None:
             import gradio  # noqa: F401
     finally:
         inspect.getfile = getfile
+
+
+def check_mcp() -> None:
+    """Raise WrongArguments where Gradio could be no MCP server: its import of the package fails late, and of a version 2 silently."""
+    try:
+        version = metadata.version("mcp")
+    except metadata.PackageNotFoundError:
+        version = ""
+    if not version.startswith("1."):
+        here = f"mcp {version} is here" if version else "it is not here"
+        raise WrongArguments(f"MCP needs the package mcp in a version 1, and {here}. Run: pip install -r requirements-mcp.txt")
+
+
+def json_for_mcp() -> None:
+    """Let MCP tools answer in JSON, not in Python's way of writing a dictionary, which no client can read back."""
+    from gradio.mcp import GradioMCPServer
+
+    theirs = GradioMCPServer.postprocess_output_data
+    if theirs.__module__ == __name__:
+        return
+
+    def in_json(self: GradioMCPServer, data: Any, root_url: str) -> Any:
+        return theirs(self, [json.dumps(each, ensure_ascii=False) if isinstance(each, dict) else each for each in data], root_url)
+
+    GradioMCPServer.postprocess_output_data = in_json
 
 
 def calm(demo: gr.Blocks) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 
 from inference.engine.engine import Engine
@@ -136,7 +136,7 @@ def _stop_all(engine: Engine, comparison: Comparison) -> None:
         engine.stop(run.id)
 
 
-def follow(engine: Engine, run: Run) -> Iterator[Progress]:
+def follow(engine: Engine, run: Run) -> Generator[Progress, None, None]:
     """The run's progress after each event and at each tick; closing the iterator stops the run."""
     progress = Progress(since=time.perf_counter())
     events = engine.events(run)

@@ -1,11 +1,23 @@
 """Records made of scripted runs, for tests of what is read off them."""
 
+import re
+from typing import Any
+
 from inference.events import Done, Hello, LoadFigures, Request
 from inference.progress import Progress
 from inference.record.build import build_record
 from inference.status import LaneStatus
 from inference.timing import Timings
 from tests.support.fake_lane import facts
+
+OF_ITS_RUN = re.compile(r".*_(s|tps)|created|load|median|min|max|ram|vram|warm|alone|total|decode|ttft|memory|(device|precision)_effect")
+
+
+def same_of(value: Any) -> Any:
+    """A record as JSON less what no two runs share: times, speeds, memory and whether anything ran beside it."""
+    if isinstance(value, dict):
+        return {key: same_of(each) for key, each in value.items() if not OF_ITS_RUN.fullmatch(key)}
+    return [same_of(each) for each in value] if isinstance(value, list) else value
 
 
 def status(name, available=True):

@@ -1,8 +1,7 @@
-"""The launched app from outside: the endpoint `/compare` by gradio_client, start and end as a program."""
+"""The launched app from outside: its listeners, start and end as a program."""
 
 from __future__ import annotations
 
-import concurrent.futures
 import json
 import os
 import signal
@@ -14,75 +13,15 @@ import urllib.request
 
 import pytest
 from gradio_client import Client
-from gradio_client.exceptions import AppError
 
 from inference.child import ROOT
-from tests.support.page_fixtures import FakeApp
 from tests.support.until import until
 
 
-@pytest.fixture(scope="session")
-def client(shared_app: FakeApp) -> Client:
-    return Client(shared_app.url, verbose=False)
-
-
-# ---- the endpoint
-
-
-def test_compare_returns_the_record(fake_app, client):
-    record = client.predict("hello good morning", api_name="/compare")
-    assert record["schema"] == "gpu-vs-cpu/2"
-    assert record["request"]["prompt"] == "hello good morning" and record["request"]["max_new_tokens"] == 50
-    assert set(record["lanes"]) == {"cpu:nf4", "cpu:fp32"}
-    for lane in record["lanes"].values():
-        (run,) = lane["runs"]
-        assert run["text"].startswith("We have chicken biryani") and run["finish_reason"] == "stop"
-        assert run["decode_path"] == "eager", "under this name: gradio_client would fetch a text `path` as a file"
-    json.dumps(record)
-
-
-def test_compare_takes_settings_by_name(fake_app, client):
-    record = client.predict("hello", max_new_tokens=3, seed=7, format="raw", mode="together", api_name="/compare")
-    assert record["request"] | {"max_new_tokens": 3, "seed": 7, "mode": "together"} == record["request"]
-    assert all(lane["runs"][0]["finish_reason"] == "length" for lane in record["lanes"].values())
-
-
-def test_two_visitors_at_once_get_their_own_records(fake_app, client, shared_app):
-    clients = [client, Client(shared_app.url, verbose=False)]
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        asked = [pool.submit(one.predict, f"hello {number}", api_name="/compare") for number, one in enumerate(clients)]
-        records = [one.result(timeout=20) for one in asked]
-    assert [record["request"]["prompt"] for record in records] == ["hello 0", "hello 1"]
-    assert all(len(lane["runs"]) == 1 for record in records for lane in record["lanes"].values())
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"prompt": " "}, "The prompt is empty"),
-        ({"prompt": "x", "max_new_tokens": 0}, "Max new tokens must be from 1"),
-        ({"prompt": "x", "temperature": 3}, "Temperature must be"),
-        ({"prompt": "x", "temperature": "hot"}, "must be a number"),
-        ({"prompt": "x", "seed": 1.5}, "must be a whole number"),
-        ({"prompt": "x", "format": "poem"}, "Unknown prompt format 'poem'"),
-        ({"prompt": "x", "mode": "fast"}, "Unknown mode 'fast'"),
-    ],
-)
-def test_a_bad_value_gives_a_sentence(fake_app, client, settings, words):
-    with pytest.raises(AppError, match=words):
-        client.predict(**settings, api_name="/compare")
-
-
-def test_only_compare_is_offered(client):
-    assert set(client.view_api(return_format="dict")["named_endpoints"]) == {"/compare"}
-
-
-def test_text_outputs_have_no_overlay_and_no_listener_is_public(shared_app):
+def test_text_outputs_have_no_overlay(shared_app):
     config = json.loads(urllib.request.urlopen(f"{shared_app.url}/config").read())
-    listeners = [listener for listener in config["dependencies"] if listener["api_name"] != "compare"]
-    assert listeners and all(listener["api_visibility"] != "public" for listener in listeners)
-    streams = [listener for listener in listeners if listener["queue"]]
-    assert all(listener["show_progress"] == "hidden" for listener in streams if listener["outputs"] and listener["types"]["generator"])
+    streams = [listener for listener in config["dependencies"] if listener["queue"] and listener["api_visibility"] == "private"]
+    assert streams and all(listener["show_progress"] == "hidden" for listener in streams if listener["outputs"] and listener["types"]["generator"])
 
 
 # ---- start and end

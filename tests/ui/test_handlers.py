@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
-from inference.events import MAX_NEW_TOKENS_LIMIT, MOST_CHARACTERS, Loading
+from inference.events import MAX_NEW_TOKENS_LIMIT, Loading
 from inference.settings import Settings
 from tests.support.fakes import Stage
 from ui.comparison.columns import LOOK_S
@@ -165,12 +165,12 @@ def test_a_record_that_can_not_be_made_is_a_sentence_and_send_is_back(stage, pag
 # ---- a prompt in the address
 
 
-def test_a_prompt_in_the_address_fills_the_field_and_asks_nothing(page):
-    linked = SimpleNamespace(session_hash="tab", query_params={"prompt": "from a link"})
-    assert page.linked(linked) == "from a link" and page.sessions.get("tab") is None
-    assert page.linked(VISITOR) == page.linked(SimpleNamespace(session_hash="tab", query_params={"prompt": ""})) == gr.skip()
-    long = SimpleNamespace(session_hash="tab", query_params={"prompt": "x" * (MOST_CHARACTERS + 9)})
-    assert len(page.linked(long)) == MOST_CHARACTERS
+def test_a_link_fills_the_composer_and_asks_nothing(page):
+    linked = SimpleNamespace(session_hash="tab", query_params={"prompt": "from a link", "seed": "3", "mode": "fast"})
+    prompt, system, format, tokens, temperature, seed, mode, said = page.linked(linked)
+    assert (prompt, seed) == ("from a link", 3) and system == format == tokens == temperature == mode == gr.skip()
+    assert "mode in the link must be" in said.value and "sets the seed too" in said.value and page.sessions.get("tab") is None
+    assert page.linked(VISITOR) == page.linked(SimpleNamespace(session_hash="tab", query_params={"prompt": ""})) == [gr.skip()] * 8
 
 
 # ---- a tab that looks on

@@ -286,10 +286,3 @@ def test_a_reload_asks_first_where_it_would_lose_a_run_or_the_history(open_tab, 
     tab.open()
     assert asked == ["beforeunload"] * 2, "the history"
     tab.errors.clear()  # of requests that the page which was left had under way
-
-
-def test_a_prompt_in_the_address_fills_the_field_and_sends_nothing(open_tab, submitted):
-    tab = open_tab()
-    tab.page.goto(f"{tab.app.url}/?prompt=from%20a%20link%20%3Cb%3E")
-    tab.wait(lambda: tab.prompt.input_value() == "from a link <b>", "the prompt")
-    assert not submitted and tab.page.locator(".board[data-state=empty]").count()

@@ -16,16 +16,28 @@ from ui.api import MODE_CHOICES
 
 PROMPTS = ROOT / "examples" / "prompts.json"
 TOKENS = 50
+BUTTONS = (
+    '<button type="button" class="quiet" id="copy-link" title="A link that opens the page with this prompt and these settings filled in">Copy link</button>'
+    '<button type="button" class="quiet" id="settings-open" aria-expanded="false" aria-controls="settings">Settings</button>'
+)
+LINK_SHOWN = (
+    '<div id="link-shown" hidden><label><span></span><input type="text" readonly></label>'
+    '<button type="button" class="quiet" id="link-close">Close</button></div>'
+)
 
 
 @dataclass(frozen=True)
 class Ask:
-    """The components that make up a request, and what is shown about it; `settings` in the order of `Page.press` after the prompt."""
+    """The components that make up a request, and what is shown about it; `settings` in the order of `Page.press` after the prompt.
+
+    `link` is pressed by the browser where a link of all that is wanted (`looks/link.js`).
+    """
 
     prompt: gr.Textbox
     send: gr.Button
     hint: gr.HTML
     settings: list[Any]
+    link: gr.Button
 
 
 def ask() -> Ask:
@@ -41,11 +53,11 @@ def ask() -> Ask:
             [[text] for text in json.loads(PROMPTS.read_text("utf-8"))],
             inputs=[prompt], label="Examples", cache_examples=False, preload=False, api_visibility="private", elem_id="examples",
         )  # fmt: skip
-        gr.HTML(
-            '<button type="button" class="quiet" id="settings-open" aria-expanded="false" aria-controls="settings">Settings</button>', elem_id="settings-row"
-        )
+        gr.HTML(BUTTONS, elem_id="settings-row")
+        link = gr.Button(visible="hidden", elem_id="link-values")
+    gr.HTML(LINK_SHOWN, elem_id="link-row")
     hint = gr.HTML(elem_id="hint")
-    return Ask(prompt, send, hint, _settings())
+    return Ask(prompt, send, hint, _settings(), link)
 
 
 def _settings() -> list[Any]:

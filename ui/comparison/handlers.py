@@ -17,10 +17,11 @@ import gradio as gr
 from inference.engine.engine import Engine
 from inference.engine.runs import Comparison
 from inference.errors import InferenceError
-from inference.events import MAX_NEW_TOKENS_LIMIT, MOST_CHARACTERS, Request
+from inference.events import MAX_NEW_TOKENS_LIMIT, Request
 from inference.record.build import build_record
 from inference.record.model import Record
 from inference.status import LOADING_STATES, LaneStatus, ModelStatus
+from ui import links
 from ui.api import build_request
 from ui.badge import escape
 from ui.comparison import board, render
@@ -53,10 +54,11 @@ class Page:
         self.start()
         return self.watch(request)
 
-    def linked(self, request: gr.Request) -> Any:
-        """The prompt that the page's address carries (`?prompt=`); nothing of it is sent by itself."""
-        prompt = dict(request.query_params).get("prompt") if request.query_params else None
-        return prompt[:MOST_CHARACTERS] if isinstance(prompt, str) and prompt else gr.skip()
+    def linked(self, request: gr.Request) -> list[Any]:
+        """What the page's address carries (`?prompt=...`), in the composer's order, and the hint; nothing of it is sent by itself."""
+        found = links.read(dict(request.query_params or {}))
+        said = hint(found.fault, found.note) if found.fault or found.note else gr.skip()
+        return [*(found.values.get(name, gr.skip()) for name in links.NAMES), said]
 
     def watch(self, request: gr.Request) -> list[Any]:
         """Each lane's top, small print and Try again, the model box, then the timer."""
@@ -194,6 +196,7 @@ def moving(statuses: dict[str, LaneStatus]) -> bool:
     return any(status.state in (*LOADING_STATES, "busy") or status.waiting for status in statuses.values())
 
 
-def hint(sentence: str) -> gr.HTML:
-    """The line under the prompt: a sentence, or nothing."""
-    return gr.HTML(f'<p role="alert">{escape(sentence)}</p>' if sentence else "")
+def hint(sentence: str, note: str = "") -> gr.HTML:
+    """The lines under the prompt: a sentence for what is wrong, one for what is only to be known, or nothing."""
+    said = f'<p role="alert">{escape(sentence)}</p>' if sentence else ""
+    return gr.HTML(said + (f'<p role="status" class="note">{escape(note)}</p>' if note else ""))

@@ -1,0 +1,70 @@
+"""Ask a page from a program: both lanes' answers and their figures, the first lane's while it is written.
+
+    python examples/client.py "hello good morning may i see the menu" --page http://127.0.0.1:7860
+
+A Space is named OWNER/NAME. Needs gradio_client (and httpx, which it brings); the page is `python app.py`, here or elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Ask, and print what came back; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Ask a page from a program.")
+    parser.add_argument("prompt", nargs="?", default="hello good morning may i see the menu")
+    parser.add_argument("--page", default="http://127.0.0.1:7860", help="the page's address, or a Space's OWNER/NAME (default: %(default)s)")
+    parser.add_argument("--max-new-tokens", type=int, default=50, help="where an answer is cut off (default: %(default)s)")
+    parser.add_argument("--stream", metavar="LANE", help="ask this lane alone, such as cpu:fp32, and print its answer as it is written")
+    options = parser.parse_args(argv)
+    try:
+        client = Client(options.page, verbose=False)
+        if options.stream:
+            stream(client, options.prompt, options.stream, options.max_new_tokens)
+        else:
+            compare(client, options.prompt, options.max_new_tokens)
+    except (AppError, ValueError, httpx.HTTPError) as error:  # a value that can't be used or a lane that failed; no such page
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def compare(client: Client, prompt: str, max_new_tokens: int) -> None:
+    """Both answers, then how the lanes compare."""
+    record = client.predict(prompt, max_new_tokens=max_new_tokens, api_name="/compare")
+    for name, lane in record["lanes"].items():
+        run = lane["runs"][0]
+        print(f"{name}\n  {run['error'] or run['text'].strip()}\n  {figures(run)}\n")
+    for pair in record["verdict"]["pairs"]:
+        if pair["decode"]:
+            print(f"{pair['other']} writes {pair['decode']:.2f} times as fast as {pair['reference']}.")
+
+
+def stream(client: Client, prompt: str, lane: str, max_new_tokens: int) -> None:
+    """One lane's answer as it is written, then its figures."""
+    shown = ""
+    last: dict[str, Any] = {}
+    for last in client.submit(prompt, lane=lane, max_new_tokens=max_new_tokens, api_name="/ask"):
+        print(last["text"][len(shown) :], end="", flush=True)
+        shown = last["text"]
+    print()
+    for found in last["record"]["lanes"].values():
+        print(figures(found["runs"][0]))
+
+
+def figures(run: dict[str, Any]) -> str:
+    """A run's figures in one line; what was not measured is left out."""
+    words = (("first token {} s", run["ttft_s"]), ("{} tok/s", run["decode_tps"]), ("total {} s", run["total_s"]))
+    return ", ".join([f"{run['new_tokens']} tokens", *(told.format(f"{value:.3g}") for told, value in words if value is not None)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
