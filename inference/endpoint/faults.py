@@ -52,8 +52,10 @@ def told(error: BaseException, endpoint: Endpoint, answering: bool = False) -> I
         return InferenceError(f"The server's host name is not known (DNS). Check {address}, and that this machine has a network.")
     if "ProxyError" in names:
         return InferenceError("The proxy between here and the server refused the connection. Check HTTPS_PROXY and NO_PROXY.")
-    if "TimeoutException" in names:
-        return silent(endpoint, "did not answer")
+    if "ConnectTimeout" in names:
+        return InferenceError(f"The server's address gives no connection. Check {address} (https or http, host, port), and what stands between, then ask again.")
+    if "TimeoutException" in names or "InferenceTimeoutError" in names:
+        return InferenceError("The server takes the connection and does not answer. Look at the server, then ask again.")
     if "ConnectError" in names or any(isinstance(each, ConnectionRefusedError) for each in chain):
         return InferenceError(f"The server can't be reached: nothing answers at its address. Start it, or check {address}, then ask again.")
     if "TransportError" in names or "OSError" in names:

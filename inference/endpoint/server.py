@@ -52,7 +52,8 @@ class Server:
     def load(self, report: Report) -> Loaded:
         """Ask whether the server is there, and what it serves; raises InferenceError with the reason where it can't be used."""
         report(Loading("asking the server"))
-        self._model = self._endpoint.model or self._only(self.models())
+        listed = self.models()
+        self._model = self._endpoint.model or self._only(listed)
         self._facts = _facts(self._model)
         return self.now()
 
