@@ -53,7 +53,9 @@ def told(error: BaseException, endpoint: Endpoint, answering: bool = False) -> I
     if "ProxyError" in names:
         return InferenceError("The proxy between here and the server refused the connection. Check HTTPS_PROXY and NO_PROXY.")
     if "ConnectTimeout" in names:
-        return InferenceError(f"The server's address gives no connection. Check {address} (https or http, host, port), and what stands between, then ask again.")
+        return InferenceError(
+            f"The server's address gives no connection. Check {address} (https or http, host, port), and what stands between, then ask again."
+        )
     if "TimeoutException" in names or "InferenceTimeoutError" in names:
         return InferenceError("The server takes the connection and does not answer. Look at the server, then ask again.")
     if "ConnectError" in names or any(isinstance(each, ConnectionRefusedError) for each in chain):

@@ -1,6 +1,6 @@
 """What is taken from huggingface_hub and its HTTP library without a promise: one session for one server, and the sockets under it.
 
-In: an endpoint. Out: a session that sends the endpoint's key and no other, follows no redirect, logs nothing, and whose sockets can be shut
+In: an endpoint. Out: a session that sends the endpoint's key and no other, follows no redirect (a hook refuses it first), logs nothing, and whose sockets can be shut
 from another thread, which closing a response can't do while it is read.
 """
 
@@ -48,7 +48,6 @@ class Session:
         self._keyless, self._variable = not endpoint.key, address_variable
         self._connect_s = min(MOST_CONNECT_S, float(endpoint.patience_s))
         self.http = get_session()
-        self.http.follow_redirects = False
         self.http.event_hooks = {"request": [self._asks], "response": [self._answered]}
 
     def _asks(self, request: Any) -> None:

@@ -157,7 +157,7 @@ FAULTS = {
     "not valid": (lambda h: h.status(422, {"error": "Input validation error: `max_new_tokens` must be <= 4", "error_type": "validation"}), "422.: \"Input validation error", ""),
     "not valid, by FastAPI": (lambda h: h.status(422, {"detail": [{"msg": "field required"}]}), "422.: \"field required", ""),
     "busy for long": (lambda h: h.status(429, {"message": "slow down"}, retry_after="120"), "busy .429.: \"slow down\". Ask again in 120 s", ""),
-    "failed": (lambda h: h.status(500, "Internal Server Error"), "The server failed .500.. Ask again", ""),
+    "failed": (lambda h: h.status(500, {"error": f"Bearer {KEY} at {h.server.url}"}), r"The server failed \(500\): \"Bearer \*\*\* at \*\*\*\". Ask again", ""),
     "a gateway's page": (lambda h: h.status(502, "<html><h1>Bad Gateway</h1></html>"), "The server failed .502.", ""),
     "a redirect": (lambda h: h.status(307, "", location="http://127.0.0.1:9/other"), "redirect .307.*ENDPOINT_FAR_URL", ""),
     "a page": (lambda h: h.status(200, "<html>Welcome</html>"), "ended before the server said", ""),

@@ -11,7 +11,13 @@ from inference.settings import Settings, from_env
 from tests.support.false_server import KEY
 
 URL = "https://far.example:8443/v1"
-FAR = {"LANES": "endpoint:far-one,cpu:fp32", "ENDPOINT_FAR_ONE_URL": URL, "ENDPOINT_FAR_ONE_MODEL": "m", "ENDPOINT_FAR_ONE_TITLE": "Far", "ENDPOINT_FAR_ONE_KEY": KEY}
+FAR = {
+    "LANES": "endpoint:far-one,cpu:fp32",
+    "ENDPOINT_FAR_ONE_URL": URL,
+    "ENDPOINT_FAR_ONE_MODEL": "m",
+    "ENDPOINT_FAR_ONE_TITLE": "Far",
+    "ENDPOINT_FAR_ONE_KEY": KEY,
+}
 
 
 def test_a_server_is_read_from_its_variables_and_survives_the_trip_to_a_child_process():
@@ -57,7 +63,10 @@ def test_a_lane_that_is_a_server_has_its_name_and_no_device_or_precision_of_ours
             LaneName.parse(text)
 
 
-@pytest.mark.parametrize(("url", "here"), [("http://127.0.0.1:8000", True), ("http://[::1]:8000", True), ("http://localhost", True), ("http://127.0.0.1.example", False), (URL, False)])
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [("http://127.0.0.1:8000", True), ("http://[::1]:8000", True), ("http://localhost", True), ("http://127.0.0.1.example", False), (URL, False)],
+)
 def test_an_address_of_this_machine_is_known(url, here):
     assert Endpoint("a", url).on_this_machine is here
 
