@@ -70,10 +70,8 @@ class Call:
             self._pieces.put(Piece(time.perf_counter(), over=True, error=told))
 
     def _ask(self) -> None:
-        from huggingface_hub import InferenceClient
-
         asked, patience_s = self._request, self._endpoint.patience_s + SAFETY_S
-        with InferenceClient(base_url=self._endpoint.url, api_key=self._endpoint.key or NO_KEY, timeout=patience_s) as client:
+        with self._session.client(base_url=self._endpoint.url, api_key=self._endpoint.key or NO_KEY, timeout=patience_s) as client:
             stream = client.chat_completion(
                 messages_of(asked), model=self._model or None, stream=True, stream_options={"include_usage": True},  # type: ignore[arg-type]
                 max_tokens=asked.max_new_tokens, temperature=asked.temperature, top_p=1.0 if asked.temperature else None,

@@ -41,8 +41,10 @@ class Session:
     """The one HTTP session of this process; every socket that it opened is known."""
 
     def __init__(self, endpoint: Endpoint, address_variable: str) -> None:
+        from huggingface_hub import InferenceClient  # now, and not in the first answer's time
         from huggingface_hub.utils import get_session
 
+        self.client = InferenceClient
         self._streams: list[Any] = []
         self._lock = threading.Lock()
         self._keyless, self._variable = not endpoint.key, address_variable
