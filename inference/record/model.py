@@ -17,7 +17,6 @@ from inference.lanes import lane_title
 from inference.record.scores import NoQuality, Quality
 from inference.units import count
 
-NOT_COUNTED = "tokens not counted"
 SCHEMA = "gpu-vs-cpu/2"
 
 
@@ -108,7 +107,7 @@ class RunRecord:
     @property
     def length(self) -> str:
         """How long the answer is, in words: "7 tokens", or that nobody counted them."""
-        return NOT_COUNTED if self.new_tokens is None else count(self.new_tokens)
+        return "tokens not counted" if self.new_tokens is None else count(self.new_tokens)
 
     @property
     def counted(self) -> bool:
@@ -252,10 +251,7 @@ def _largest(values: Sequence[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class Pair:
-    """One lane against the reference: ratios (other / reference, None where there is none to give), and where the answers part.
-
-    Of a server, whose ids nobody knows, `identical` is of the texts, and there is no `first_divergence`.
-    """
+    """One lane against the reference: ratios (other / reference, None where there is none to give), and where the answers part (of a server: whether the texts are the same)."""
 
     reference: str
     other: str
