@@ -113,7 +113,7 @@ class LaneFacts:
     kernel: str
     threads: int | None
     kept_16bit: tuple[str, ...]
-    weights_bytes: int
+    weights_bytes: int | None
     context_length: int
     has_chat_template: bool
     adapter: str | None = None
@@ -161,10 +161,10 @@ class Loading:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The model is on its device and usable."""
+    """The model is on its device and usable; `load` is None of a server elsewhere."""
 
     facts: LaneFacts
-    load: LoadFigures
+    load: LoadFigures | None
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Queued:
 class Prefill:
     """The run begins: the prompt's token ids, the prompt format really used, and the path that it will decode by.
 
-    `ordinary`: the ids are those that the tokenizer's own call gives, as in plain code.
+    `ordinary`: the ids are those that the tokenizer's own call gives, as in plain code. A server elsewhere gives no ids.
     """
 
     run_id: str
@@ -196,7 +196,7 @@ class Prefill:
 
 @dataclass(frozen=True)
 class Text:
-    """New text: `n` tokens so far, the last of them at `t_s` seconds after the start."""
+    """New text: `n` tokens so far (0 where a server does not say), the last of them at `t_s` seconds after the start."""
 
     run_id: str
     delta: str
@@ -208,7 +208,8 @@ class Text:
 class Done:
     """The run ended: `finish_reason` is stop, length or stopped; waits are filled in by the engine.
 
-    `path_reason` says why it was not decoded by the lane's faster path, where there is one.
+    `path_reason` says why it was not decoded by the lane's faster path, where there is one. `new_tokens` stands where there are no ids:
+    how many there were, `counted_by` whom; None where nobody counted them.
     """
 
     run_id: str
@@ -227,6 +228,8 @@ class Done:
     path_reason: str | None = None
     warm: bool | None = None
     alone: bool | None = None
+    new_tokens: int | None = None
+    counted_by: str | None = None
 
 
 @dataclass(frozen=True)

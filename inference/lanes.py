@@ -1,25 +1,33 @@
-"""A lane's name, taken apart in one place: the device it runs on, and the precision of its weights.
+"""A lane's name, taken apart in one place: the device it runs on and the precision of its weights, or the server that it is.
 
-In: a name as people and the wire write it ("cuda:nf4"). Out: a `LaneName`, and the words for a precision. Knows no engine and no model.
+In: a name as people and the wire write it ("cuda:nf4", "endpoint:NAME"). Out: a `LaneName`, and the words for a precision. Knows no engine, no model and no address.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from inference.errors import InferenceError
 
 FOUR_BIT = ("nf4", "fp4")
 DEVICES = {"cuda": "GPU", "cpu": "CPU"}
+ENDPOINT = "endpoint"  # in the place of a device: a server elsewhere, whose device it alone knows
+ENDPOINT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+MOST_OF_A_NAME = 40
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}  # a precision -> its torch dtype's name
 
 
 @dataclass(frozen=True)
 class LaneName:
-    """One (device, precision) pair; `device` is cuda, cpu, or auto until the lane's process has said which."""
+    """One (device, precision) pair; `device` is cuda, cpu, or auto until the lane's process has said which.
+
+    A server elsewhere has the device "endpoint", no precision that is known here, and its `server` name instead.
+    """
 
     device: str
     precision: str
+    server: str = ""
 
     @classmethod
     def parse(cls, text: str) -> LaneName:
@@ -27,7 +35,10 @@ class LaneName:
         for lane in (AUTO_NF4, *LANES):
             if str(lane) == text:
                 return lane
-        raise InferenceError(f"Unknown lane {text!r}. Lanes are: {', '.join(map(str, (AUTO_NF4, *LANES)))}.")
+        kind, _, name = text.partition(":")
+        if kind == ENDPOINT and ENDPOINT_NAME.fullmatch(name) and len(name) <= MOST_OF_A_NAME:
+            return cls(ENDPOINT, "", name)
+        raise InferenceError(f"Unknown lane {text!r}. Lanes are: {', '.join(map(str, (AUTO_NF4, *LANES)))}, or endpoint:NAME for a server elsewhere.")
 
     @property
     def four_bit(self) -> bool:
@@ -54,8 +65,13 @@ class LaneName:
         """Whether the lane's process has still to say which device it is."""
         return self.device == "auto"
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the lane is a server: nothing of it is here but what it answers."""
+        return self.device == ENDPOINT
+
     def __str__(self) -> str:
-        return f"{self.device}:{self.precision}"
+        return f"{self.device}:{self.server or self.precision}"
 
 
 CUDA_NF4, CPU_FP32, CPU_NF4, CUDA_BF16 = (LaneName(*text.split(":")) for text in ("cuda:nf4", "cpu:fp32", "cpu:nf4", "cuda:bf16"))

@@ -62,7 +62,7 @@ def cpu_threads(asked: int = 0, beside_gpu: bool = False, root: Path = cgroups.M
 
 def lane_threads(settings: Settings) -> int:
     """Threads for one lane of these settings; asks no CUDA, which would make a context on the card."""
-    on_gpu = any(not lane.startswith("cpu:") for lane in settings.lanes)
+    on_gpu = any(lane.startswith(("cuda:", "auto:")) for lane in settings.lanes)
     return cpu_threads(settings.threads, beside_gpu=on_gpu and nvidia_gpus() > 0)
 
 

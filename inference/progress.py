@@ -22,7 +22,7 @@ class Progress:
     since: float
     phase: str = "waiting"
     text: str = ""
-    n: int = 0
+    n: int = 0  # tokens; 0 with text where a server gave no counts
     position: int = 0
     loading: Loading | None = None
     prompt_ids: tuple[int, ...] = ()
@@ -73,12 +73,12 @@ class Progress:
                 began = replace(self._enter("prefill", now), prompt_ids=event.prompt_ids, ordinary=event.ordinary)
                 return replace(began, format=event.format, path=event.path, t_start=event.t_start)
             case Text():
-                first = event.t_s if event.n == 1 and self.t_first_s is None else self.t_first_s
+                first = event.t_s if event.n <= 1 and self.t_first_s is None and not self.text else self.t_first_s
                 decoding = self._enter("decode", now)
                 return replace(decoding, text=self.text + event.delta, n=event.n, t_first_s=first, t_last_s=event.t_s)
             case Done():
                 phase = "stopped" if event.finish_reason == "stopped" else "done"
-                return replace(self._enter(phase, now), text=event.text or self.text, n=len(event.token_ids) or self.n, done=event)
+                return replace(self._enter(phase, now), text=event.text or self.text, n=len(event.token_ids) or event.new_tokens or self.n, done=event)
             case Failed():
                 return replace(self._enter("failed", now), error=event.message)
         return self

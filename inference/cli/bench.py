@@ -27,6 +27,10 @@ from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Measure and print; returns 0, or 1 where a file of prompts shows tokens that are not right. Raises InferenceError."""
+    if settings.servers:
+        raise WrongArguments(
+            f"{', '.join(settings.servers)}: a server can't be held against plain generate, since its ids and weights are not here. Name lanes that run here."
+        )
     if options.shape:
         settings = replace(settings, model_id=f"shape:{options.shape}")
         settings.check_shapes()

@@ -50,7 +50,10 @@ def lane_words(names: Mapping[str, str]) -> dict[str, str]:
     """Each lane in as few words as tell it from the others: "4-bit", "FP32"; with its device where two are of one precision."""
     lanes = {key: LaneName.parse(name) for key, name in names.items()}
     often = Counter(lane.precision for lane in lanes.values())
-    return {key: short_word(lane.precision) + (f" {DEVICES.get(lane.device, '')}" if often[lane.precision] > 1 else "") for key, lane in lanes.items()}
+    return {
+        key: lane.server or short_word(lane.precision) + (f" {DEVICES.get(lane.device, '')}" if often[lane.precision] > 1 else "")
+        for key, lane in lanes.items()
+    }
 
 
 class Line:

@@ -23,7 +23,7 @@ from inference.engine.engine import Engine
 from inference.errors import WrongArguments
 from inference.events import Request
 from inference.quality.prompts import quality_of_prompts
-from inference.quality.scorer import Say, choose, pieces, quality_of, shown_of, text_spans
+from inference.quality.scorer import NO_LOGITS, Say, choose, pieces, quality_of, shown_of, text_spans
 from inference.quality.survival import base_of, survival
 from inference.record.export import quality_as_json
 from inference.record.quality import quality_markdown, quality_table
@@ -36,6 +36,8 @@ SAMPLE_S = 0.02
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Measure and print; raises InferenceError with one sentence for anything that can't be measured."""
+    if settings.servers:
+        raise WrongArguments(f"{NO_LOGITS} Leave out: {', '.join(settings.servers)}.")
     settings = replace(settings, cpu_model_id=options.reference_model or settings.cpu_model_id)
     text, prompts, skipped = (_read(options.text), [], LeftOut()) if options.text else ("", *read_prompts(Path(options.prompts)))
     pattern = Request(max((prompt.text for prompt in prompts), key=len, default="-"), format=options.format, max_new_tokens=options.max_new_tokens)

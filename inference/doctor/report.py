@@ -16,8 +16,10 @@ import torch
 from inference import cgroups, machine, terminal
 from inference.cache import cache, disk
 from inference.cache.cache import Cache
-from inference.doctor import here, look
+from inference.doctor import here
+from inference.doctor import look as seen
 from inference.doctor.judge import judge
+from inference.endpoint.look import look
 from inference.fast import WAYS, FastWays
 from inference.lane.probe import Found, cuda_reason, environment, probe, versions
 from inference.models import fits, loading
@@ -30,30 +32,36 @@ BAD = ("can't", "does not fit", "lacks")  # words of a line that says why a mode
 
 def report(settings: Settings) -> tuple[list[str], bool]:
     """Lines to print, and True when each of the settings' lanes can run."""
-    found = [probe(lane) for lane in settings.lanes]
+    found, servers = _probed(settings), {lane: look(lane, settings) for lane in settings.servers}
     free = _free(found)
     lines = ["Versions", *(f"  {name} {version}" for name, version in versions().items()), "", "Hardware", *_hardware(settings), "", "Lanes"]
     for lane in found:
         can = "can not run" if not lane.available else "can run on the CPU" if lane.reason else "can run"
         lines.append(f"  {lane.lane}: {can}{f'; {lane.reason}' if lane.reason else ''}")
         lines += _ways(lane.lane, settings) if lane.available else []
+    lines += [f"  {lane}: {words}" for lane, (words, _) in servers.items()]
     default = "Model (the default; --model or MODEL_ID names another)" if settings.model_id == DEFAULT_MODEL else "Model (the one that is named)"
     models, trouble = _models(settings, free)
     lines += ["", default, *models, "", "Sizes that fit (shapes: random weights, for measuring speed)", *_fits(free, "compact" in settings.fast)]
     lines += ["", "Cache", *_cache(cache.of(settings))]
-    trouble = _cannot_run(found) + trouble
+    trouble = _cannot_run(found) + [f"{lane}: {words}" for lane, (words, well) in servers.items() if not well] + trouble
     return [*lines, "", _what_next(trouble, "make run")], not trouble
 
 
 def report_model(settings: Settings) -> tuple[list[str], bool]:
     """Lines about the settings' model alone, and True when each of the settings' lanes can load it."""
-    found = [probe(lane) for lane in settings.lanes]
+    found = _probed(settings)
     lines, trouble = _models(settings, _free(found))
     trouble = _cannot_run(found) + trouble
     command = shlex.join(["python", "-m", "inference", "compare", "hello", "--model", settings.model_id])
     lines += [f"  {lane.lane}: {lane.reason}" for lane in found if not lane.available]
     closing = ["", _what_next(trouble, command)] if len(lines) > 1 or not trouble else []  # one line that says why is enough
     return [*lines, *closing], not trouble
+
+
+def _probed(settings: Settings) -> list[Found]:
+    """The lanes that are no server, which has nothing to do with this machine."""
+    return [probe(lane) for lane in settings.lanes if lane not in settings.servers]
 
 
 def _free(found: Sequence[Found]) -> dict[str, int]:
@@ -100,8 +108,8 @@ def _hardware(settings: Settings) -> list[str]:
 def _fits(free: Mapping[str, int], compact: bool) -> list[str]:
     lines = []
     for name in shape_names():
-        config = look.config_of_shape(name)
-        tensors = look.as_bf16(config)
+        config = seen.config_of_shape(name)
+        tensors = seen.as_bf16(config)
         for lane, have in free.items():
             need = fits.need(config, tensors, lane, compact).peak_bytes + loading.margin_bytes(lane)
             lines.append(f"  {name} on {lane}: {'fits' if need <= have else 'does not fit'}, needs about {size(need)} of {size(have)} free")

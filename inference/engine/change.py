@@ -42,7 +42,7 @@ class ModelChange:
     def look(self) -> None:
         """Note how a load ended: the model is kept once a lane that is kept loaded has it, or there is none that could."""
         with self._lock:
-            lanes = [lane for lane in self._dispatch.lanes.values() if lane.keeps_loaded and lane.available]
+            lanes = [lane for lane in self._dispatch.lanes.values() if lane.keeps_loaded and lane.available and not lane.name.elsewhere]
             if self._phase not in ("loading", "failed") or any(lane.loading for lane in lanes):
                 return
             if lanes and all(lane.state in ("failed", "refused") for lane in lanes):

@@ -16,7 +16,7 @@ from inference.engine.process import LaneProcess, was_fault, why_it_did_not_star
 from inference.engine.runs import CANT_RUN, Comparison, LaneSlot, Run
 from inference.engine.turns import Turns, mark_contended
 from inference.errors import InferenceError
-from inference.events import ENDS, AnyRequest, Done, Event, Failed, Hello, Loaded, Loading, Prefill, RunEvent, Scored, Text
+from inference.events import ENDS, AnyRequest, Done, Event, Failed, Hello, Loaded, Loading, Prefill, Queued, RunEvent, Scored, Text
 from inference.lanes import LaneName
 from inference.settings import Settings
 
@@ -45,7 +45,7 @@ class Dispatch:
         self._new_lanes()
 
     def _new_lanes(self) -> None:
-        self.lanes = {key: LaneSlot(key, LaneName.parse(key)) for key in self.settings.lanes}
+        self.lanes = {key: LaneSlot(key, LaneName.parse(key), title=self.settings.title_of(key)) for key in self.settings.lanes}
         self.turns = Turns(self.lanes.values())
 
     def accept(self, request: AnyRequest, keys: tuple[str, ...], mode: str) -> Comparison:
@@ -203,7 +203,7 @@ class Dispatch:
                     lane.take_load(event, self._clock())
                 case Failed(run_id=None):
                     self._load_failed(lane, event.message, event.refused)
-                case Prefill() | Text() | Done() | Failed() | Scored():
+                case Queued() | Prefill() | Text() | Done() | Failed() | Scored():
                     self._run_event(lane, event)
             # The line is looked at when a lane's state has changed: never for a token, nor for each step of a load.
             if not isinstance(event, Text | Loading) or lane.state != was:
@@ -216,13 +216,16 @@ class Dispatch:
             if run:
                 run.put(event)
 
-    def _run_event(self, lane: LaneSlot, event: Prefill | Text | Done | Failed | Scored) -> None:
+    def _run_event(self, lane: LaneSlot, event: Queued | Prefill | Text | Done | Failed | Scored) -> None:
         run = lane.current
         if run is None or run.id != event.run_id:
             return
         if isinstance(event, Prefill):
             run.began, run.path, lane.state, lane.deaths = True, event.path, "busy", 0
             lane.load_ended(self._clock())  # its cache may have grown just before
+            if lane.name.elsewhere:  # whose ids nobody knows
+                self._put(run, event)
+                return
             known = run.comparison.prompt_ids
             if known is not None and known != event.prompt_ids:
                 self._put(run, Failed(run.id, OTHER_IDS))

@@ -14,13 +14,16 @@ class Inbox:
 
     def __init__(self) -> None:
         self._events: deque[RunEvent] = deque()
+        self._first: Text | None = None
         self._filled = threading.Condition()
 
     def put(self, event: RunEvent) -> None:
         """Add an event; never blocks."""
         with self._filled:
             last = self._events[-1] if self._events else None
-            if isinstance(event, Text) and isinstance(last, Text) and last.n > 1:  # the first stays alone: its stamp is a figure
+            if isinstance(event, Text) and self._first is None:
+                self._first = event
+            if isinstance(event, Text) and isinstance(last, Text) and last is not self._first:  # the first stays alone: its stamp is a figure
                 self._events[-1] = replace(event, delta=last.delta + event.delta)
             else:
                 self._events.append(event)

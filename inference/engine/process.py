@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from inference import child
 from inference.errors import DEVICE_LOST_CODE
 from inference.events import Event, decode
+from inference.lanes import LaneName
 from inference.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -102,7 +103,9 @@ def end_all(processes: Sequence[LaneProcess]) -> None:
 
 
 def start_worker(lane: str, settings: Settings) -> LaneProcess:
-    """Start `python -m inference.lane.worker LANE` with these settings."""
+    """Start `python -m inference.lane.worker LANE` with these settings; for a server elsewhere `inference.endpoint.worker`."""
+    if LaneName.parse(lane).elsewhere:
+        return start_module(settings, "inference.endpoint.worker", lane)
     return start_module(settings, "inference.lane.worker", lane, **OPENMP)
 
 

@@ -71,12 +71,17 @@ class Run:
 
     def stopped(self) -> Done:
         """The end of a run whose lane can't tell how far it came: not begun yet, or ended for not answering; its text is what its reader has."""
-        return Done(self.id, "stopped", "", (), 0, Timings(), alone=not self.contended)
+        return Done(self.id, "stopped", "", (), 0, Timings(), alone=self.alone)
+
+    @property
+    def alone(self) -> bool | None:
+        """Whether no other lane was at work meanwhile; not known of a server elsewhere, which may have other clients."""
+        return None if self.lane.name.elsewhere else not self.contended
 
     def with_waits(self, done: Done) -> Done:
         """`done` with its waits split into the turn, the load and the queue (each second counted once)."""
         if done.t_start is None:
-            return replace(done, alone=not self.contended)
+            return replace(done, alone=self.alone)
         span = (self.t_accept, done.t_start)
         siblings = [run for run in self.comparison.runs.values() if run is not self]
         turns: list[tuple[float, float]] = []
@@ -90,7 +95,7 @@ class Run:
             turn_wait_s=turn_wait_s,
             load_wait_s=covered - turn_wait_s,
             queue_s=max(0.0, span[1] - span[0] - covered),
-            alone=not self.contended,
+            alone=self.alone,
         )
 
 
@@ -100,6 +105,7 @@ class LaneSlot:
 
     key: str
     name: LaneName
+    title: str = ""  # of a server elsewhere
     state: str = "off"
     reason: str | None = None
     hello: Hello | None = None
@@ -115,13 +121,20 @@ class LaneSlot:
 
     @property
     def device(self) -> str | None:
-        """ "cuda" or "cpu"; None while an automatic lane has not said which it is."""
+        """ "cuda", "cpu", or a server's own name; None while an automatic lane has not said which it is, and a server's process not where that stands."""
+        if self.name.elsewhere:
+            return str(self.name) if self.hello else None
         return None if self.name.automatic else self.name.device
 
     @property
     def keeps_loaded(self) -> bool:
-        """4-bit lanes are loaded at start and again after a death; the others at their first prompt."""
-        return self.name.four_bit
+        """4-bit lanes are loaded at start and again after a death, and servers are asked whether they are there; the others at their first prompt."""
+        return self.name.four_bit or self.name.elsewhere
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether what it computes with is here, as far as its process has said: a server may be too."""
+        return not self.name.elsewhere or bool(self.hello and self.hello.environment.get("on_this_machine"))
 
     @property
     def available(self) -> bool:
@@ -141,7 +154,7 @@ class LaneSlot:
     def status(self, waiting: int) -> LaneStatus:
         """A snapshot for readers outside the engine; `waiting` runs are queued for this lane."""
         return LaneStatus(
-            self.key, str(self.name), self.state, self.reason, self.available, self.hello, self.facts, self.load, self.progress, waiting
+            self.key, str(self.name), self.state, self.reason, self.available, self.hello, self.facts, self.load, self.progress, waiting, self.title
         )  # fmt: skip
 
     def at_rest(self) -> str:
@@ -157,7 +170,7 @@ class LaneSlot:
     def take_load(self, loaded: Loaded, now: float) -> None:
         """The model is usable."""
         cold = self.load.cold if self.facts and self.load else not self.ever_loaded
-        self.facts, self.load, self.progress = loaded.facts, replace(loaded.load, cold=cold), None
+        self.facts, self.load, self.progress = loaded.facts, loaded.load and replace(loaded.load, cold=cold), None
         self.ever_loaded = True
         self.load_ended(now)
         self.state = self.at_rest()

@@ -131,7 +131,7 @@ def _siblings_before(run: Run) -> Iterator[Run]:
 def settle_mode(comparison: Comparison) -> bool:
     """Turn mode auto into together or in-turn; False while a lane's device is unknown.
 
-    Together where the lanes use different devices, in turn where two would share one and slow each other.
+    Together where the lanes use different devices, in turn where two would share one and slow each other, as a server on this machine may.
     """
     if comparison.mode != "auto":
         return True
@@ -139,13 +139,14 @@ def settle_mode(comparison: Comparison) -> bool:
     if any(lane.device is None and (lane.loading or lane.state == "off") for lane in lanes):
         return False
     devices = [lane.device or "cpu" for lane in lanes]
-    comparison.mode = "together" if len(set(devices)) == len(devices) else "in-turn"
+    shared = len(set(devices)) < len(devices) or (len(lanes) > 1 and any(lane.name.elsewhere and lane.on_this_machine for lane in lanes))
+    comparison.mode = "in-turn" if shared else "together"
     return True
 
 
 def mark_contended(lanes: Iterable[LaneSlot]) -> None:
-    """Note in each run under way that another lane is at work too, where one is."""
-    active = [lane for lane in lanes if lane.active]
+    """Note in each run under way that another lane is at work too, where one is; a server on another machine slows nobody here."""
+    active = [lane for lane in lanes if lane.active and lane.on_this_machine]
     for lane in active:
         if lane.current and len(active) > 1:
             lane.current.contended = True

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 class Measured:
     """Bytes at rest and at most while loading, as a load's figures have them, and the day."""
 
-    weights_bytes: int
+    weights_bytes: int | None
     peak_bytes: int | None
     day: str
 

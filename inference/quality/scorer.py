@@ -16,12 +16,13 @@ from inference.engine.dispatch import OTHER_IDS
 from inference.engine.engine import Engine
 from inference.errors import InferenceError, WrongArguments
 from inference.events import Done, Failed, LaneFacts
-from inference.lanes import CPU_FP32, CUDA_BF16
+from inference.lanes import CPU_FP32, CUDA_BF16, LaneName
 from inference.quality.figures import WINDOW, Positions, Span, check_took_hold, figures, windows
 from inference.record.scores import Figures, Quality
 from inference.score_events import Scored, ScoreRequest
 from inference.status import LaneStatus
 
+NO_LOGITS = "A server gives no log-probabilities of our ids, so its quality can't be measured. Name a lane that runs here, such as --lanes cpu:nf4,cpu:fp32."
 REFERENCES = (str(CPU_FP32), str(CUDA_BF16))
 Say = Callable[[str], None]
 Watch = Callable[[str, bool], None]  # told a lane's configured name, and whether it waits, at each event and tick; what it raises ends the scoring
@@ -97,7 +98,9 @@ def choose(engine: Engine, lanes: Sequence[str] = (), watch: Watch = lambda *_: 
     """The reference lane (FP32 on the CPU, else bf16 on a GPU) and the others; raises WrongArguments without such a pair."""
     scorers = [Scorer(engine, lane, watch) for lane in lanes or engine.settings.lanes]
     reference = next((s for name in REFERENCES for s in scorers if s.name == name), None)
-    others = [s for s in scorers if s is not reference]
+    others = [s for s in scorers if s is not reference and not LaneName.parse(s.lane).elsewhere]
+    if reference and not others and len(scorers) > 1:
+        raise WrongArguments(NO_LOGITS)
     if reference is None or not others:
         raise WrongArguments("Quality needs a full-precision lane and another one. Name them, such as --lanes cpu:nf4,cpu:fp32.")
     return reference, others

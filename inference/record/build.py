@@ -39,9 +39,9 @@ def build_record(lanes: Sequence[LaneStatus], request: Request, mode: str, outco
 
 
 def _model(lanes: Sequence[LaneStatus]) -> Model:
-    facts = next((lane.facts for lane in lanes if lane.facts), None)
-    if facts is None:
-        return Model()
+    facts = next((lane.facts for lane in lanes if lane.facts and not lane.title), None)
+    if facts is None:  # of a server's model nothing is known but what it is called
+        return Model(next((lane.facts.model_id for lane in lanes if lane.facts), None))
     return Model(facts.model_id, facts.revision, facts.architecture, facts.parameters, facts.adapter, facts.note)
 
 
@@ -56,24 +56,26 @@ def _environment(lanes: Sequence[LaneStatus]) -> Environment:
 
 
 def _lane(lane: LaneStatus, runs: Sequence[Progress]) -> LaneRecord:
-    rows = tuple(map(_run, runs))
+    rows = tuple(_run(run, bool(lane.title)) for run in runs)
     counted = [row for row in rows if row.counted]
     return LaneRecord(
         available=lane.available and lane.state not in ("failed", "refused"),
         reason=what_happened(lane.reason or (lane.hello.reason if lane.hello else None)),
         **{name: getattr(lane.facts, name, None) for name in FACTS},
-        load=lane.load, runs=rows, n=len(counted),
+        server=lane.title or None, load=lane.load, runs=rows, n=len(counted),
         median=RunFigures.over(counted, statistics.median), min=RunFigures.over(counted, min), max=RunFigures.over(counted, max),
     )  # fmt: skip
 
 
-def _run(run: Progress) -> RunRecord:
+def _run(run: Progress, elsewhere: bool = False) -> RunRecord:
     done = run.done or Done("", "failed", run.text, (), len(run.prompt_ids), Timings())
     timings = run.timings
     return RunRecord(
-        text=run.text, token_ids=done.token_ids, prompt_ids=None if run.ordinary else run.prompt_ids, prompt_tokens=done.prompt_tokens or len(run.prompt_ids) or None, new_tokens=run.n,
+        text=run.text, token_ids=None if elsewhere else done.token_ids, prompt_ids=None if run.ordinary else run.prompt_ids,
+        prompt_tokens=done.prompt_tokens or len(run.prompt_ids) or None, new_tokens=None if elsewhere and run.text and not run.n else run.n,
         finish_reason="failed" if run.fault else done.finish_reason, error=what_happened(run.fault),
         queue_s=done.queue_s, turn_wait_s=done.turn_wait_s, load_wait_s=done.load_wait_s,
         ttft_s=timings.ttft_s, prefill_tps=timings.prefill_tps, decode_tps=timings.decode_tps, tpot_s=timings.tpot_s, total_s=timings.total_s,
         token_times_s=timings.token_times_s, vram=done.vram, ram=done.ram, path=done.path or run.path, path_reason=done.path_reason, warm=done.warm, alone=done.alone,
+        counted_by=done.counted_by,
     )  # fmt: skip

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from inference.record.model import LaneRecord
 from inference.units import UNKNOWN
 
+ELSEWHERE = "a server elsewhere"
+_OF_A_SERVER = {"prefill_tps": "the network is in the first token's time"}
 NOT_LOADED = "the lane was not loaded"
 PROCESS_ENDED = "the lane's process has ended"
 _SENTENCE = re.compile(r"(?:^|(?<=[.!?]))\s*Ask again\b[^.]*(?:\.|$)")
+_NOT_HERE = ("vram", "ram", "load", "memory", "weights_bytes")
 _PART = re.compile(r"(?:;|,? then|,? and) ask (?:again|once more)\b[^.]*")  # up to the full stop of its sentence
 
 
@@ -25,8 +28,10 @@ def shown(value: float | None, words: Callable[[float | None], str], lane: LaneR
 def why(lane: LaneRecord, key: str) -> str:
     """The reason that the figure `key` of this lane is unknown."""
     run = lane.runs[-1] if lane.runs else None
+    if lane.elsewhere and key.startswith(_NOT_HERE):
+        return ELSEWHERE
     if lane.device is None:  # what a lane is, is known from its process alone
-        return PROCESS_ENDED if lane.load or any(run.new_tokens for run in lane.runs) else NOT_LOADED
+        return PROCESS_ENDED if lane.load or any(run.began for run in lane.runs) else "the server was not reached" if lane.elsewhere else NOT_LOADED
     if key.startswith("vram"):
         if not lane.on_gpu:
             return "this lane uses no GPU"
@@ -40,9 +45,13 @@ def why(lane: LaneRecord, key: str) -> str:
     if key.startswith("ram"):
         return "the system gives no figure" if lane.n else "not measured"
     if not lane.n:
-        return "stopped before its end" if run.new_tokens else "stopped before the first token"
-    if key in ("decode_tps", "tpot_s") and run.new_tokens < 2:
-        return "it takes two tokens"
+        return "stopped before its end" if run.began else "stopped before the first token"
+    if lane.elsewhere and key in _OF_A_SERVER:
+        return _OF_A_SERVER[key]
+    if key in ("decode_tps", "tpot_s", "new_tokens") and run.new_tokens is None:
+        return "the server gave no count of tokens, and no tokenizer to count them by is here"
+    if key in ("decode_tps", "tpot_s") and run.new_tokens is not None:
+        return "it takes two tokens" if run.new_tokens < 2 else "the answer came in one piece" if lane.elsewhere else "not measured"
     return "not measured"
 
 

@@ -15,6 +15,7 @@ from inference import ends
 from inference.events import LoadFigures, Ram, Vram
 from inference.lanes import lane_title
 from inference.record.scores import NoQuality, Quality
+from inference.units import count
 
 SCHEMA = "gpu-vs-cpu/2"
 
@@ -70,14 +71,15 @@ class RunRecord:
     `prompt_ids` stands only where the tokenizer's own call would give others (a mark typed as text, a template that wants parts or writes
     the date).
     A run that was stopped or failed keeps the figures of the tokens that came. `path_reason` says why it was not decoded by the
-    lane's faster path, where there is one.
+    lane's faster path, where there is one. A server elsewhere gives no `token_ids`; its `new_tokens` are counted by whom
+    `counted_by` names, None where nobody did.
     """
 
     text: str
-    token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...] | None
     prompt_ids: tuple[int, ...] | None
     prompt_tokens: int | None
-    new_tokens: int
+    new_tokens: int | None
     finish_reason: str
     error: str | None
     queue_s: float | None
@@ -95,6 +97,17 @@ class RunRecord:
     path_reason: str | None
     warm: bool | None
     alone: bool | None
+    counted_by: str | None = None
+
+    @property
+    def began(self) -> bool:
+        """Whether anything came at all."""
+        return bool(self.new_tokens or self.text)
+
+    @property
+    def length(self) -> str:
+        """How long the answer is, in words: "7 tokens", or that nobody counted them."""
+        return "tokens not counted" if self.new_tokens is None else count(self.new_tokens)
 
     @property
     def counted(self) -> bool:
@@ -131,6 +144,8 @@ def over(values: Iterable[float | None], way: Callable[[Sequence[float]], float]
 @dataclass(frozen=True)
 class LaneRecord:
     """One lane of a comparison: what it is, its last load (whoever caused it), its runs, and their figures (of `n` counted runs).
+
+    `server`: what a server elsewhere is called, whose device and precision are not known here; None of any other lane.
 
     `adapter`: what was merged into `base`, and whether it brought its `own_tokenizer`. `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one.
     `not_quantized`: what of a 4-bit lane is not in 4 bits, with dtype and share of the bytes; `kept_16bit`: what of it is in 16 bits.
@@ -171,9 +186,17 @@ class LaneRecord:
     min: RunFigures
     max: RunFigures
     n: int
+    server: str | None = None
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the lane is a server."""
+        return self.server is not None
 
     def title(self, name: str = "") -> str:
-        """Precision, then device: "4-bit NF4 on the GPU"; `name` where the lane was never loaded and one is given."""
+        """Precision, then device: "4-bit NF4 on the GPU"; a server's own title; `name` where the lane was never loaded and one is given."""
+        if self.server is not None:
+            return self.server
         return name if name and not self.precision else lane_title(self.precision or "", self.device or "")
 
     @property
@@ -197,6 +220,8 @@ class LaneRecord:
         """What `memory_bytes` is of this lane, in words."""
         if self.on_gpu:
             return "VRAM reserved"
+        if self.elsewhere:
+            return "memory"
         return "memory" if self.memory_bytes is None and not self.device else "RAM peak"
 
     @property
@@ -226,7 +251,7 @@ def _largest(values: Sequence[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class Pair:
-    """One lane against the reference: ratios (other / reference, None where there is none to give), and where the answers part."""
+    """One lane against the reference: ratios (other / reference, None where there is none to give), and where the answers part (of a server: whether the texts are the same)."""
 
     reference: str
     other: str

@@ -10,7 +10,8 @@ import re
 import shlex
 
 from inference import fast
-from inference.lanes import DTYPES
+from inference.endpoints import variable_of
+from inference.lanes import DTYPES, LaneName
 from inference.record.model import LaneRecord, Record, RequestRecord
 from inference.record.verdict import REFERENCE
 from inference.settings import DEFAULT_MODEL
@@ -29,6 +30,8 @@ _IN_FP32 = [
 
 def load_call(lane: LaneRecord) -> str:
     """The `from_pretrained` call of a lane, in one line; empty where the lane was never loaded."""
+    if lane.elsewhere and lane.model_id is not None:
+        return f"InferenceClient(base_url=..., api_key=...).chat_completion(messages, model={_literal(lane.model_id)}, stream=True)"
     if not lane.precision:
         return ""
     dtype = _dtype(lane)
@@ -190,7 +193,16 @@ def command(record: Record) -> str:
     reference = record.lanes.get(REFERENCE)
     full = _name(reference.model_id, reference.revision) if reference else ""
     separate = f"CPU_MODEL_ID={shlex.quote(full)} " if full and full != model else ""
-    return separate + _base(record) + _switch(record) + shlex.join(words)
+    return _servers(record) + separate + _base(record) + _switch(record) + shlex.join(words)
+
+
+def _servers(record: Record) -> str:
+    """What must be set of each server; where it is, and its key, are not said."""
+    return "".join(
+        f"{variable_of(LaneName.parse(name).server, 'URL')}=... {variable_of(LaneName.parse(name).server, 'MODEL')}={shlex.quote(lane.model_id or '')} "
+        for name, lane in record.lanes.items()
+        if lane.elsewhere
+    )
 
 
 def _name(model: str | None, revision: str | None) -> str:

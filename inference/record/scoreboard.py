@@ -77,20 +77,22 @@ def _fact(title: str, figure: Figure, record: Record, pair: Pair) -> Fact:
 
 def name(record: Record, lane: str) -> str:
     """A lane in as few words as tell it from the others: "4-bit", "FP32", and with its device where two are of one precision."""
-    words = {key: short_word(each.precision or LaneName.parse(key).precision) for key, each in record.lanes.items()}
+    words = {key: each.server or short_word(each.precision or LaneName.parse(key).precision) for key, each in record.lanes.items()}
     return record.lanes[lane].title(lane) if list(words.values()).count(words[lane]) > 1 else words[lane]
 
 
 def answers(record: Record, pair: Pair) -> str:
     """Whether the two answers are the same, and if not, from which word on they differ."""
     runs = [_answer(record, lane) for lane in (pair.reference, pair.other)]
-    if pair.first_divergence is None:
+    if pair.identical:
         return "The same so far" if any(run.finish_reason == "length" for run in runs) else "The same, word for word"
     left, right = (run.text for run in runs)
     if left == right:
         return "The same words, other tokens"
     place = first_different_word(left, right)
-    return f"Differ from token {pair.first_divergence + 1}" if place is None else f"Differ from word {place}"
+    if place is not None:
+        return f"Differ from word {place}"
+    return "Differ" if pair.first_divergence is None else f"Differ from token {pair.first_divergence + 1}"
 
 
 def _answer(record: Record, lane: str) -> RunRecord:
@@ -128,8 +130,10 @@ def caveat(record: Record) -> str:
     lanes = [record.lanes[lane] for lane in held]
     if not lanes:
         return ""
-    one_device = len({lane.device for lane in lanes}) == 1
-    parts = ["Both ran on the same device: what differs is the precision, and the kernels for it."] if one_device and len(lanes) == 2 else []
+    here = [lane for lane in lanes if not lane.elsewhere]
+    one_device = len({lane.device for lane in here}) == 1
+    parts = [f"{lane.server} is a server elsewhere: its times are taken here, the network included." for lane in lanes if lane.elsewhere]
+    parts += ["Both ran on the same device: what differs is the precision, and the kernels for it."] if one_device and len(here) == len(lanes) == 2 else []
     if record.verdict.device_effect and record.verdict.precision_effect:
         parts.append(
             f"Of the speed, the device makes {_effect(record.verdict.device_effect)} and 4 bits with their kernels make {_effect(record.verdict.precision_effect)}."

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from inference import ends, terminal
 from inference.record import grid
 from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED, TOTAL, WEIGHTS
-from inference.record.missing import shown, why
+from inference.record.missing import ELSEWHERE, shown, why
 from inference.record.model import LaneRecord, Record, RunRecord
 from inference.record.quality import figure_rows
 from inference.record.reproduce import load_call
@@ -53,6 +53,8 @@ def _hardware(record: Record, lane: LaneRecord) -> str:
     found = record.environment
     if lane.on_gpu:
         return f"{found.gpu or 'CUDA device'}, {size(found.gpu_memory_bytes)}\ndriver {found.driver or UNKNOWN}"
+    if lane.elsewhere:
+        return f"{ELSEWHERE}, model {lane.model_id}" if lane.model_id else f"{UNKNOWN} ({lane.reason or ELSEWHERE})"
     if lane.device is None:
         return f"{UNKNOWN} ({lane.reason or why(lane, 'load')})"
     return f"{found.cpu or 'CPU'}, {lane.threads or UNKNOWN} threads\nRAM limit {size(found.ram_limit_bytes)}"
@@ -61,7 +63,7 @@ def _hardware(record: Record, lane: LaneRecord) -> str:
 def _quantization(record: Record, lane: LaneRecord) -> str:
     found = lane.quantization
     if not found:
-        return "none" if lane.precision else UNKNOWN
+        return "none" if lane.precision else _not_here(lane)
     double = "double quantization" if found.get("double") else "no double quantization"
     kept = list(lane.not_quantized or ())
     rest = f" and {len(kept) - MOST_KEPT} smaller" if len(kept) > MOST_KEPT else ""
@@ -69,13 +71,17 @@ def _quantization(record: Record, lane: LaneRecord) -> str:
 
 
 def _data_type(record: Record, lane: LaneRecord) -> str:
-    return f"{lane.compute_dtype} arithmetic\nstored as {lane.storage_dtype}" if lane.precision else UNKNOWN
+    return f"{lane.compute_dtype} arithmetic\nstored as {lane.storage_dtype}" if lane.precision else _not_here(lane)
+
+
+def _not_here(lane: LaneRecord) -> str:
+    return f"{UNKNOWN} ({ELSEWHERE})" if lane.elsewhere else UNKNOWN
 
 
 def _model_size(record: Record, lane: LaneRecord) -> str:
     parameters = record.model.parameters
     weights = shown(lane.weights_bytes, size, lane, "weights_bytes")
-    return f"{weights}\n{parameters:,} parameters" if parameters else weights
+    return f"{weights}\n{parameters:,} parameters" if parameters and not lane.elsewhere else weights
 
 
 def _startup(record: Record, lane: LaneRecord) -> str:
@@ -107,9 +113,10 @@ def _spread(key: str, words: Words) -> Cell:
 
 def _inference(record: Record, lane: LaneRecord) -> str:
     runs = lane.ended_runs or lane.runs
-    counts = sorted({run.new_tokens for run in runs})
-    tokens = f"\n{' or '.join(map(str, counts))} tokens out, {runs[-1].prompt_tokens or UNKNOWN} in" if runs else ""
-    return spread(lane, TOTAL.key, TOTAL.words) + tokens
+    counts = sorted({run.new_tokens for run in runs if run.new_tokens is not None})
+    tokens = f"\n{' or '.join(map(str, counts)) or UNKNOWN} tokens out, {runs[-1].prompt_tokens or UNKNOWN} in" if runs else ""
+    by = next((f"\ncounted by {run.counted_by}" for run in reversed(runs) if run.counted_by), "")
+    return spread(lane, TOTAL.key, TOTAL.words) + tokens + by
 
 
 def _waits(record: Record, lane: LaneRecord) -> str:
@@ -118,6 +125,8 @@ def _waits(record: Record, lane: LaneRecord) -> str:
 
 
 def _ram(record: Record, lane: LaneRecord) -> str:
+    if lane.elsewhere:
+        return _not_here(lane)
     return (
         f"{shown(lane.peak_ram_bytes, size, lane, 'ram')} peak over the imports (mapped files count)\n"
         f"{shown(lane.at_rest_bytes, size, lane, 'ram')} its own at rest (USS, imports included)"
@@ -165,6 +174,8 @@ def _quality(record: Record, lane: LaneRecord) -> str:
         rows = (f"{title} {words}" for title, words in figure_rows(found.lanes[name]))
         few = "" if found.figures.enough else " (too few for a verdict)"
         return "\n".join([*rows, f"on {found.figures.positions} positions of the {found.source}{few}"])
+    if lane.elsewhere:
+        return f"{UNKNOWN} (a server gives no log-probabilities to score by)"
     if name == (found.reference if found and not isinstance(found, NoQuality) else REFERENCE):
         return "the reference"
     return f"{UNKNOWN} ({found.error})" if isinstance(found, NoQuality) else f"{UNKNOWN} (not measured; {QUALITY_COMMAND} measures it)"
@@ -176,28 +187,29 @@ def conditions(record: Record, lane: LaneRecord) -> str:
     if run is None:
         return UNKNOWN
     alone = {True: "alone", False: "contended", None: "alone or not: unknown"}[run.alone]
+    if lane.elsewhere:
+        alone = "times taken at the client, network included"
     warm = {True: "warm run", False: "cold run (first since the load)", None: "warm or cold: unknown"}[run.warm]
     reasons = "; ".join(dict.fromkeys(each.path_reason for each in lane.runs if each.path_reason))
     why_slow = f" ({reasons})" if reasons else ""
     paths = sorted({each.path for each in lane.runs if each.path}) or [UNKNOWN]
     others = len(lane.runs) - lane.n
     rest = f", not counted: {count(others, 'run')} that failed or was stopped" if lane.n and others else ""
-    return (
-        f"{record.request.mode}, {alone}, {warm}\n"
-        f"path {' and '.join(paths)}{why_slow}, kernel {lane.kernel or UNKNOWN}\n"
-        f"n {lane.n}, end: {ends.WORDS[run.finish_reason]}{rest}"
-    )
+    how = "" if lane.elsewhere else f"path {' and '.join(paths)}{why_slow}, kernel {lane.kernel or UNKNOWN}\n"
+    return f"{record.request.mode}, {alone}, {warm}\n{how}n {lane.n}, end: {ends.WORDS[run.finish_reason]}{rest}"
 
 
 def _faster_ways(record: Record, lane: LaneRecord) -> str:
-    if lane.fast_used is None:
-        return UNKNOWN
+    if lane.fast_used is None or lane.elsewhere:
+        return _not_here(lane)
     left_out = [f"not {name}: {reason}" for name, reason in (lane.fast_why_not or {}).items()]
     return "\n".join([", ".join(lane.fast_used) or "none in use", *left_out])
 
 
 def _dependencies(record: Record, lane: LaneRecord) -> str:
-    skip = () if lane.quantization else ("bitsandbytes",)
+    skip: tuple[str, ...] = () if lane.quantization else ("bitsandbytes",)
+    if lane.elsewhere:
+        skip = ("torch", "transformers", "bitsandbytes", "accelerate")
     known = {name: getattr(record.environment, name) for name in VERSIONS if name not in skip}
     return ", ".join(f"{name} {version}" for name, version in known.items() if version) or UNKNOWN
 
@@ -207,7 +219,7 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
     ("Hardware", _hardware),
     ("Quantization", _quantization),
     ("Data type", _data_type),
-    ("Device map", lambda record, lane: lane.device_map or UNKNOWN),
+    ("Device map", lambda record, lane: lane.device_map or _not_here(lane)),
     ("Model size", _model_size),
     ("To be said of it", _note),
     ("Startup time", _startup),

@@ -18,6 +18,7 @@ IT_TAKES = f"it takes two answers that were neither stopped nor failed, one of t
 # what the two effects are the ratio of, in decode: only one thing changes in each
 DEVICE_EFFECT = (str(names.CUDA_BF16), REFERENCE)
 PRECISION_EFFECT = (str(names.CUDA_NF4), str(names.CUDA_BF16))
+AT_THE_CLIENT = "It is a server elsewhere: its times are taken here, so the network is in them."
 Lines = list[tuple[str, str]]
 
 
@@ -37,9 +38,14 @@ def verdict(lanes: Mapping[str, LaneRecord]) -> Verdict:
 
 
 def _pair(name: str, lane: LaneRecord, reference: LaneRecord) -> Pair:
-    apart = first_difference(reference.ended_runs[-1].token_ids, lane.ended_runs[-1].token_ids)
+    ours, theirs = reference.ended_runs[-1], lane.ended_runs[-1]
+    if ours.token_ids is None or theirs.token_ids is None:
+        apart, identical = None, ours.text == theirs.text
+    else:
+        apart = first_difference(ours.token_ids, theirs.token_ids)
+        identical = apart is None
     ratios = {figure.short: figure.ratio(lane, reference) for figure in FIGURES if figure.short}
-    return Pair(reference=REFERENCE, other=name, identical=apart is None, first_divergence=apart, **ratios)
+    return Pair(reference=REFERENCE, other=name, identical=identical, first_divergence=apart, **ratios)
 
 
 def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
@@ -74,7 +80,9 @@ def _pair_text(record: Record, pair: Pair) -> str:
         parts.append(f"holds its weights in **{found:.2f} times** the memory ({WEIGHTS.numbers(other, reference)})")
     told = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + "".join(parts[-1:])
     sentence = f"{other.title()} {told}, compared with {reference.title()}."
-    if other.device != reference.device:
+    if other.elsewhere:
+        sentence += f" {AT_THE_CLIENT}"
+    elif other.device != reference.device:
         sentence += " Device and precision differ at once here, so the speed is not the quantization's doing."
     return sentence
 
@@ -82,19 +90,21 @@ def _pair_text(record: Record, pair: Pair) -> str:
 def _answers_text(record: Record) -> str:
     pairs = record.verdict.pairs
     if len(pairs) == 1:
-        told = f"The answers {_apart(pairs[0])}."
+        told = f"The answers {_apart(record, pairs[0])}."
     else:
-        each = (f"the one of {record.lanes[pair.other].title()} and it {_apart(pair)}" for pair in pairs)
+        each = (f"the one of {record.lanes[pair.other].title()} and it {_apart(record, pair)}" for pair in pairs)
         told = f"Held against the answer of {record.lanes[REFERENCE].title()}, " + "; ".join(each) + "."
     told += _cut(record)
     if record.verdict.identical:
         return told
-    counts = sorted({run.new_tokens for run in _last_runs(record).values()})
+    counts = sorted({run.new_tokens for run in _last_runs(record).values() if run.new_tokens is not None})
     length = f" The answers have different lengths ({' and '.join(map(str, counts))} tokens)." if len(counts) > 1 else ""
     return f"{told}{length} One answer says nothing on quality."
 
 
-def _apart(pair: Pair) -> str:
+def _apart(record: Record, pair: Pair) -> str:
+    if record.lanes[pair.other].elsewhere:
+        return "are the same text" if pair.identical else "are different texts"
     return "are identical, token for token" if pair.first_divergence is None else f"part at token {pair.first_divergence + 1}"
 
 
@@ -125,6 +135,7 @@ def summary_lines(record: Record) -> Lines:
         other, reference = record.lanes[pair.other], record.lanes[pair.reference]
         lines.append(("Compared", f"{other.title()} with {reference.title()}"))
         lines += [(figure.title, words) for figure in FIGURES if (words := figure.compared(other, reference))]
+        lines += [("Times", AT_THE_CLIENT)] if other.elsewhere else []
     return lines + _effects(record) + _lengths(record)
 
 
@@ -137,13 +148,13 @@ def _effects(record: Record) -> Lines:
     ):
         if known is not None:
             lines.append((title, f"{SPEED.compared(lanes[top], lanes[bottom])}, decode of {top} against {bottom}"))
-    if not lines and len({lane.device for lane in lanes.values() if lane.n}) > 1:
+    if not lines and len({lane.device for lane in lanes.values() if lane.n and not lane.elsewhere}) > 1:
         lines.append(("Effects", "device and precision differ at once; name the lane cuda:bf16 as well (--lanes) to get them apart"))
     return lines
 
 
 def _lengths(record: Record) -> Lines:
-    counts = {name: lane.ended_runs[-1].new_tokens for name, lane in record.lanes.items() if lane.n}
+    counts = {name: lane.ended_runs[-1].new_tokens for name, lane in record.lanes.items() if lane.n and lane.ended_runs[-1].new_tokens is not None}
     if len(set(counts.values())) < 2:
         return []
     return [("Lengths differ", "the totals are of " + ", ".join(f"{n} tokens ({name})" for name, n in counts.items()))]

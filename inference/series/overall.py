@@ -21,7 +21,7 @@ from inference.units import UNKNOWN
 def lane_titles(record: Record) -> dict[str, str]:
     """Each lane as a heading for everybody: "4-bit (NF4)", and with its device where two are of one precision."""
     precisions = {name: lane.precision or LaneName.parse(name).precision for name, lane in record.lanes.items()}
-    plain = {name: plain_title(precision) for name, precision in precisions.items()}
+    plain = {name: record.lanes[name].server or plain_title(precision) for name, precision in precisions.items()}
     devices = {name: DEVICES.get(lane.device or LaneName.parse(name).device, "") for name, lane in record.lanes.items()}
     alike = {name for name in plain if list(plain.values()).count(plain[name]) > 1}
     return {name: f"{title}, {devices[name]}" if name in alike and devices[name] else title for name, title in plain.items()}
@@ -36,7 +36,7 @@ def overall(records: Sequence[Record]) -> Record:
 def _over_all(last: LaneRecord, each: Sequence[LaneRecord]) -> LaneRecord:
     runs = tuple(run for lane in each for run in lane.runs)
     counted = [run for run in runs if run.counted]
-    loaded = next((lane for lane in reversed(each) if lane.precision), last)
+    loaded = next((lane for lane in reversed(each) if lane.precision or lane.elsewhere), last)
     median, low, high = (RunFigures.over(counted, way) for way in (statistics.median, min, max))
     return replace(loaded, runs=runs, n=len(counted), median=median, min=low, max=high)
 
@@ -57,7 +57,7 @@ def beside(records: Sequence[Record], told: Sequence[Fact]) -> str:
 
 
 def _same(records: Sequence[Record]) -> list[Fact]:
-    held = [pair.first_divergence is None for record in records for pair in record.verdict.pairs]
+    held = [pair.identical for record in records for pair in record.verdict.pairs]
     if not held:
         return [Fact(scoreboard.TITLES[-1], f"{UNKNOWN}: no prompt was answered by both")]
     if len(held) == sum(held):

@@ -53,7 +53,7 @@ class Series:
                 asked = replace(request, prompt=prompt.text)
                 found = compare(engine, asked, mode=mode, repeats=repeats, on_progress=on_progress, quality=quality, stop=self.stop)
                 record = replace(found, row=Row(prompt.line, prompt.expected))
-                if any(run.new_tokens or run.error for lane in record.lanes.values() for run in lane.runs):
+                if any(run.began or run.error for lane in record.lanes.values() for run in lane.runs):
                     self.records.append(record)
                     yield record
 

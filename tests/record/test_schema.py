@@ -28,12 +28,12 @@ REQUEST = {"prompt", "system", "format", "max_new_tokens", "temperature", "seed"
 ENVIRONMENT = {"python", "torch", "transformers", "bitsandbytes", "accelerate", "huggingface_hub", "gradio", "cpu", "ram_limit_bytes", "gpu", "gpu_memory_bytes", "driver"}  # fmt: skip
 LANE = {
     "available", "reason", "model_id", "revision", "adapter", "base", "own_tokenizer", "note", "tokenizer", "end_ids", "hidden_ids", "device", "precision", "storage_dtype", "compute_dtype", "quantization", "device_map",
-    "kernel", "threads", "kept_16bit", "not_quantized", "weights_bytes", "held", "files", "fast_used", "fast_why_not", "fast_checked", "load", "runs", "median", "min", "max", "n",
+    "kernel", "threads", "kept_16bit", "not_quantized", "weights_bytes", "held", "files", "fast_used", "fast_why_not", "fast_checked", "load", "runs", "median", "min", "max", "n", "server",
 }  # fmt: skip
 LOAD = {"total_s", "spans", "cold", "peak_ram_bytes", "peak_vram"}
 RUN = {
     "text", "token_ids", "prompt_ids", "prompt_tokens", "new_tokens", "finish_reason", "error", "queue_s", "turn_wait_s", "load_wait_s", "ttft_s", "prefill_tps",
-    "decode_tps", "tpot_s", "total_s", "token_times_s", "vram", "ram", "path", "path_reason", "warm", "alone",
+    "decode_tps", "tpot_s", "total_s", "token_times_s", "vram", "ram", "path", "path_reason", "warm", "alone", "counted_by",
 }  # fmt: skip
 SPREAD = {"ttft_s", "prefill_tps", "tpot_s", "decode_tps", "total_s", "queue_s", "turn_wait_s", "load_wait_s"}
 VERDICT = {"pairs", "device_effect", "precision_effect", "identical", "first_divergence"}

@@ -11,8 +11,8 @@ import numpy as np
 from safetensors.torch import load_file
 
 
-def write_gguf(checkpoint: Path, file: Path, kind: gguf.GGMLQuantizationType, architecture: str = "llama") -> Path:
-    """`checkpoint`, its matrices stored as `kind`, as the GGUF file `file`."""
+def write_gguf(checkpoint: Path, file: Path, kind: gguf.GGMLQuantizationType, architecture: str = "llama", template: str = "") -> Path:
+    """`checkpoint`, its matrices stored as `kind`, as the GGUF file `file`, with a chat `template` where one is given."""
     config = json.loads((checkpoint / "config.json").read_text())
     writer = gguf.GGUFWriter(file, architecture)
     writer.add_name("tiny")
@@ -27,6 +27,10 @@ def write_gguf(checkpoint: Path, file: Path, kind: gguf.GGMLQuantizationType, ar
     writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_vocab_size(config["vocab_size"])
     _add_tokenizer(writer, checkpoint, config["vocab_size"])
+    if template:
+        writer.add_chat_template(template)
+        writer.add_add_bos_token(False)
+        writer.add_tokenizer_pre("gpt-2")
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])
     for name, tensor in load_file(checkpoint / "model.safetensors").items():
         values = tensor.float().numpy()

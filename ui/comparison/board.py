@@ -29,6 +29,8 @@ def empty(lanes: Iterable[str], asked: str = "") -> str:
 
 def _title(lane: str) -> str:
     asked = LaneName.parse(lane)
+    if asked.elsewhere:
+        return asked.server
     return precision_words(asked.precision) if asked.automatic else lane_title(asked.precision, asked.device)
 
 

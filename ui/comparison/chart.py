@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from inference.lanes import LaneName, plain_title
 from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED, TOTAL, WEIGHTS, Figure
-from inference.record.missing import why
+from inference.record.missing import ELSEWHERE, why
 from inference.record.model import LaneRecord, Record, RunRecord
 from inference.record.scores import NoQuality
 from inference.units import UNKNOWN, count, seconds, share
@@ -26,6 +26,8 @@ def measured(record: Record) -> str:
 
 def _title(name: str, lane: LaneRecord) -> str:
     """A lane's name with its device, configured where it was never loaded."""
+    if lane.server:
+        return f"{lane.server} · server"
     asked = LaneName.parse(name)
     device = {"cuda": "GPU", "cpu": "CPU"}.get(lane.device or asked.device, "")
     return " · ".join(filter(None, [plain_title(lane.precision or asked.precision), device]))
@@ -39,7 +41,7 @@ def _race(record: Record) -> str:
     longest = max((_end(run) for run in runs.values() if run), default=0.0)
     if not longest:
         return ""
-    step = marks_every(max(run.new_tokens for run in runs.values() if run))
+    step = marks_every(max(run.new_tokens or 0 for run in runs.values() if run))
     bars = "".join(_bar(record, name, run, longest, step) for name, run in runs.items() if run and _end(run))
     ticks = "".join(
         f'<span{" class=last" if at > LAST * longest else ""} style="left:{100 * at / longest:.2f}%">{escape(seconds(at) if at else "0")}</span>'
@@ -74,7 +76,7 @@ def _bar(record: Record, name: str, run: RunRecord, longest: float, step: int) -
     end, lane = _end(run), record.lanes[name]
     first = min(run.ttft_s or end, end)
     marks = "".join(f'<i style="left:{100 * run.token_times_s[n - 1] / end:.2f}%"></i>' for n in range(step, len(run.token_times_s), step)) if step else ""
-    words = f"{seconds(end)} for {count(run.new_tokens)}, first after {seconds(run.ttft_s)}" + ("" if run.counted else " (not counted)")
+    words = f"{seconds(end)} for {run.length}, first after {seconds(run.ttft_s)}" + ("" if run.counted else " (not counted)")
     return (
         f'<li class="{colour(name, record.lanes)}"><span class="race-name">{escape(_title(name, lane))}</span>'
         f'<span class="track"><span class="bar" style="width:{100 * end / longest:.2f}%"><b style="width:{100 * first / end:.2f}%"></b>{marks}</span></span>'
@@ -123,6 +125,8 @@ def _quality(record: Record, name: str) -> str:
     found = record.quality
     if isinstance(found, NoQuality):
         return f"{UNKNOWN}: {found.error}"
+    if record.lanes[name].elsewhere:
+        return f"{UNKNOWN}: {ELSEWHERE}"
     if found is None:
         return "the reference" if LaneName.parse(name).full else "not compared yet"
     if name not in found.lanes:

@@ -49,7 +49,7 @@ class Column:
 
 def card(status: LaneStatus, among: list[str], max_new_tokens: int) -> Column:
     """The card of one lane `among` all that are shown: name, state and figures, the answer, the small print."""
-    name = precision_words(LaneName.parse(status.key).precision)
+    name = status.title or precision_words(LaneName.parse(status.key).precision)
     line = render.idle_line(status)
     with gr.Column(min_width=280, elem_classes=["lane", badge.colour(status.key, among)], elem_id=f"lane-{status.key.replace(':', '-')}"):
         top = gr.HTML(render.top(status, line), elem_classes="top")

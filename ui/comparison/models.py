@@ -76,7 +76,7 @@ def hardware(lanes: Iterable[LaneStatus]) -> str:
     """What the lanes run on, as their processes say, each device once; empty until one has said it."""
     found: dict[str, str] = {}
     for status in lanes:
-        if status.hello and status.hello.available:
+        if status.hello and status.hello.available and not status.title:
             on_cpu = status.hello.device == "cpu"
             name = str(status.hello.environment.get("cpu" if on_cpu else "gpu") or ("CPU" if on_cpu else "GPU"))
             threads = f", {status.facts.threads} threads" if on_cpu and status.facts and status.facts.threads else ""

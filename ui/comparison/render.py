@@ -37,6 +37,8 @@ class Line:
 
 def device_word(status: LaneStatus) -> str:
     """Where the lane's weights are, as its own process says; "starting" until it has said so."""
+    if LaneName.parse(status.key).elsewhere:
+        return " · ".join(filter(None, ["server", status.facts.model_id if status.facts else ""]))
     if status.facts:
         return "CPU" if status.facts.device == "cpu" else status.facts.device_name
     if status.hello:
@@ -48,7 +50,9 @@ def device_word(status: LaneStatus) -> str:
 
 
 def title(status: LaneStatus) -> str:
-    """A card's name, read off the lane: "4-bit (NF4)", "Full precision (FP32)"."""
+    """A card's name, read off the lane: "4-bit (NF4)", "Full precision (FP32)"; of a server as the settings call it."""
+    if status.title:
+        return status.title
     name = status.hello.lane if status.hello else status.name
     return plain_title(status.facts.precision if status.facts else LaneName.parse(name).precision)
 
@@ -107,9 +111,9 @@ def _phase_words(progress: Progress, status: LaneStatus) -> tuple[str, str]:
         case "loading":
             return loading_words(progress.loading or status.progress)
         case "prefill":
-            return "Reading the prompt", count(len(progress.prompt_ids))
+            return "Reading the prompt", count(len(progress.prompt_ids)) if progress.prompt_ids else ""
         case "decode":
-            return "Writing", count(progress.n)
+            return "Writing", count(progress.n) if progress.n else ""
     return "Waiting", ""
 
 
@@ -169,7 +173,10 @@ def foot(status: LaneStatus, line: Line, progress: Progress | None = None) -> st
 
 def _tokens(progress: Progress | None) -> list[str]:
     done = progress.done if progress else None
-    return [f"{done.prompt_tokens} tokens in, {len(done.token_ids)} out"] if done and done.prompt_tokens else []
+    if done is None or not done.prompt_tokens:
+        return []
+    out = progress.n if progress and progress.n else 0 if not done.text else "not counted"
+    return [f"{done.prompt_tokens} tokens in, {out} out"]
 
 
 def _load(status: LaneStatus) -> list[str]:

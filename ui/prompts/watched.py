@@ -53,7 +53,7 @@ def left(span_s: float) -> str:
 
 def short_names(engine: Engine) -> dict[str, str]:
     """Each lane in a word: "4-bit"; by its full name where two are of one precision."""
-    words = {key: short_word(LaneName.parse(key).precision) for key in engine.settings.lanes}
+    words = {key: LaneName.parse(key).server or short_word(LaneName.parse(key).precision) for key in engine.settings.lanes}
     return {key: word if list(words.values()).count(word) == 1 else names(engine)[key] for key, word in words.items()}
 
 
