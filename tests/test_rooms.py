@@ -25,9 +25,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cpu": {"cache", "decode", "models", "parts"},
     "cuda": {"decode", "models", "parts"},
     "lane": {"cache", "sources", "decode", "models", "parts", "cpu", "cuda"},
-    "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane"},
+    "space": {"sources"},
+    "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane", "space"},
     "bench": {"engine", "record", "quality"},
-    "cli": {"engine", "record", "quality", "series", "bench"},
+    "cli": {"engine", "record", "quality", "series", "bench", "space"},
 }
 BASELINES = {"bench.baseline", "bench.plain", "bench.dequantized", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
 LANE_ROOMS = {"sources", "decode", "models", "parts", "cpu", "cuda", "lane", "doctor"}
