@@ -119,8 +119,8 @@ class Catalog:
         raise WrongArguments(f"There is no hardware {name!r}. There is: {', '.join(one.name for one in self.hardware)}.")
 
     def priced(self, dollars: Mapping[str, float], read: str, source: str) -> Catalog:
-        """The same with the prices that `dollars` has by flavor; ZeroGPU keeps its quota."""
-        changed = [one if one.zero else replace(one, dollars_per_hour=dollars.get(one.flavor, one.dollars_per_hour)) for one in self.hardware]
+        """The same with the prices that `dollars` has by flavor, and no other; ZeroGPU keeps its quota."""
+        changed = [one if one.zero else replace(one, dollars_per_hour=dollars.get(one.flavor)) for one in self.hardware]
         return Catalog(read, source, tuple(changed))
 
     def fitting(self, needs: Mapping[str, LaneNeed]) -> list[Hardware]:

@@ -46,11 +46,14 @@ def _asked(options: argparse.Namespace, settings: Settings) -> Asked:
 
 
 def _deploy(wanted: Asked, found: list[files.SpaceFile], prompt: str) -> int:
+    from huggingface_hub.utils import disable_progress_bars
+
     from inference.space.deploy import Deploy
     from inference.space.watch import page
 
     for name in ("httpx", "httpx2", "huggingface_hub"):  # what fails is told in a sentence
         logging.getLogger(name).setLevel(logging.ERROR)
+    disable_progress_bars()
     line = Line()
     work = Deploy(wanted, found, line.say)
     try:

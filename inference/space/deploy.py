@@ -12,13 +12,14 @@ from typing import Any
 from huggingface_hub import constants, get_token
 
 from inference.errors import InferenceError, Refused
-from inference.space import ask, files, model, prices, watch
+from inference.space import ask, files, model, prices, session, watch
 from inference.space.access import check_access
 from inference.space.asked import Asked
 from inference.space.files import SpaceFile
 from inference.space.hub import Account, Existing, Hub
 from inference.units import count, size
 
+ANSWER_S = 60.0  # a commit of some hundred files takes the Hub a while
 ASLEEP = ("PAUSED", "STOPPED", "SLEEPING", "RUNTIME_ERROR")
 
 
@@ -32,6 +33,14 @@ class Deploy:
 
     def run(self, prompt: str) -> dict[str, Any] | None:
         """All of it; the record of the answer, None where it was not to be waited for. Raises InferenceError."""
+        with session.time_outs(ANSWER_S):
+            self._on_the_hub()
+        if not self.asked.budget_s:
+            return None
+        self.say(f'Asking it "{prompt}"')
+        return ask.ask(self.asked, prompt, get_token())
+
+    def _on_the_hub(self) -> None:
         account = self.hub.account()
         check_account(account, self.asked)
         there = self.hub.look()
@@ -41,12 +50,9 @@ class Deploy:
         before = self._made(there)
         commit = self._uploaded(there)
         self._on_its_hardware(there)
-        if not self.asked.budget_s:
-            return None
-        watch.until_it_runs(self.hub, self.asked, commit, before, self.say)
-        self._did("it runs")
-        self.say(f'Asking it "{prompt}"')
-        return ask.ask(self.asked, prompt, get_token())
+        if self.asked.budget_s:
+            watch.until_it_runs(self.hub, self.asked, commit, before, self.say)
+            self._did("it runs")
 
     def _check_model(self, there: Existing | None) -> None:
         self.say(f"Judging {self.asked.model} for {self.asked.hardware.name}")

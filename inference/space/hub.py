@@ -1,4 +1,4 @@
-"""The Hub's calls that a Space is made by, each with a time-out and its faults in words (`faults.py`).
+"""The Hub's calls that a Space is made by, their faults in words (`faults.py`); they are made within `session.time_outs`.
 
 In: what was asked for, files. Out: frozen dataclasses. Only huggingface_hub's HfApi is used, with its token, which stands in no sentence.
 """
@@ -17,7 +17,6 @@ from inference.space import faults, session
 from inference.space.asked import Asked
 from inference.space.files import SpaceFile
 
-ANSWER_S = 60.0  # a commit of some hundred files takes the Hub a while
 UPLOAD_S = 900.0
 LOG_S = 15.0  # the library reads a log until it is silent for 5 s
 LOG_LINES = 20
@@ -140,8 +139,7 @@ class Hub:
     def last_lines(self, build: bool) -> list[str]:
         """The end of the build's log, or of the run's, without secrets; empty where the Hub gives none."""
         try:
-            with session.time_outs(ANSWER_S):
-                said = session.within(LOG_S, lambda: deque(self._api.fetch_space_logs(self._asked.space, build=build), maxlen=LOG_LINES))
+            said = session.within(LOG_S, lambda: deque(self._api.fetch_space_logs(self._asked.space, build=build), maxlen=LOG_LINES))
         except faults.FAULTS:  # the failure itself is told; AttributeError, of a library older than this call, too
             return []
         return [line for part in said for line in self._asked.masked(part).splitlines() if line.strip()][-LOG_LINES:]
@@ -149,8 +147,7 @@ class Hub:
     @contextmanager
     def _told(self, doing: str) -> Iterator[None]:
         try:
-            with session.time_outs(ANSWER_S):
-                yield
+            yield
         except faults.FAULTS as error:
             raise faults.told(error, doing, self._asked) from None
 
