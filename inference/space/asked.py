@@ -17,7 +17,7 @@ from inference.settings import DEFAULT_MODEL, SMALL_MODEL, VARIABLES, Settings, 
 
 PROGRAM = "python -m inference deploy"
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
-MOST_LETTERS = 96  # of OWNER/NAME, as the Hub has it
+MOST_LETTERS = 96  # of NAME, as the Hub has it
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?:/[\w.-]+\.gguf)?(?:@[\w./-]+)?")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SECRET = re.compile(r"(?:^|_)(?:AUTH|TOKEN|KEY|SECRET|PASSWORD|PASSWD)$")
@@ -61,9 +61,9 @@ def check_name(space: str) -> str:
     if len(parts) != 2 or not all(parts):
         raise WrongArguments(f"A Space is named OWNER/NAME, not {space!r}: OWNER is you or an organization. {PROGRAM} you/your-space --hardware cpu-basic")
     wrong = not all(map(NAME.fullmatch, parts)) or "--" in space or ".." in space or space.endswith(".git")
-    if wrong or len(space) > MOST_LETTERS:
+    if wrong or len(parts[1]) > MOST_LETTERS:
         raise WrongArguments(
-            f"{space!r} can't be a Space's name: letters, digits, -, _ and . are allowed, no -- or .., {MOST_LETTERS} at most. Choose another."
+            f"{space!r} can't be a Space's name: letters, digits, -, _ and . are allowed, no -- or .., and {MOST_LETTERS} letters at most. Choose another."
         )
     return space
 
