@@ -43,12 +43,23 @@ def needs(seen: Seen, settings: Settings, known: Mapping[str, Need] | None = Non
 
 
 def lines(taken: Mapping[str, LaneNeed], catalog: Catalog) -> list[str]:
-    """The cheapest Spaces on which both lanes fit, with a GPU and without one, each with its price, and when and where the prices were read."""
+    """The cheapest Spaces that both lanes fit on, without a GPU and with one, else those for the 4-bit lane alone; with prices, and when and where these were read."""
+    four_bit = {lane: need for lane, need in taken.items() if lane != str(CPU_FP32)}
+    both = _cheapest(taken, catalog)
+    words = (
+        f"Spaces that both lanes fit on: {', '.join(both)}"
+        if both
+        else f"Spaces that the 4-bit lane alone fits on: {', '.join(_cheapest(four_bit, catalog)) or 'none'}"
+    )
+    return [f"  {words}; {catalog.dated()}"]
+
+
+def _cheapest(taken: Mapping[str, LaneNeed], catalog: Catalog) -> list[str]:
     fitting = catalog.fitting(taken)
-    found = [one for one in fitting if one.gpu and one.dollars_per_hour is not None][:SHOWN]
-    words = [f"{one.name} {one.price()}" for one in [*(one for one in fitting if not one.gpu), *found]]
-    unsure = [one.name for one in catalog.hardware if one.zero and all(fit.fits is not False for fit in one.fit(taken))]
-    return [f"  Spaces that both lanes fit on: {', '.join([*words, *(f'{name} (by quota)' for name in unsure)]) or 'none'}; {catalog.dated()}"]
+    priced = [one for one in fitting if one.gpu and one.dollars_per_hour is not None][:SHOWN]
+    by_quota = [f"{one.name} (by quota)" for one in catalog.hardware if one.zero and all(fit.fits is not False for fit in one.fit(taken))]
+    found = [f"{one.name} {one.price()}" for one in [*(one for one in fitting if not one.gpu), *priced]]
+    return [*found, *by_quota] if found else found
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from inference.sources import hub_faults
 from inference.space.session import time_outs
 
 log = logging.getLogger(__name__)
-SECONDS_S = 4.0  # prices are worth no longer wait
+LONGEST_S = 4.0  # prices are worth no longer wait
 HOURS = {"second": 3600.0, "minute": 60.0, "hour": 1.0}
 
 
@@ -20,7 +20,7 @@ def catalog() -> Catalog:
     """All hardware, with the Hub's own prices where they can be had."""
     held = from_file()
     try:
-        with time_outs(SECONDS_S):
+        with time_outs(LONGEST_S):
             told = HfApi().list_spaces_hardware(token=False)
         dollars = {one.name: round(one.unit_cost_usd * HOURS[one.unit_label], 4) for one in told if one.unit_label in HOURS}
     except hub_faults.FAULTS as error:  # AttributeError, of a library older than this call, too
