@@ -60,7 +60,7 @@ def _deploy(wanted: Asked, found: list[files.SpaceFile], prompt: str) -> int:
         record = work.run(prompt)
     except (InferenceError, KeyboardInterrupt):
         line.close()
-        for told in _left(work.done, page(wanted)):
+        for told in _left(work.done, work.hub.unsure, page(wanted)):
             print(told, file=sys.stderr)
         raise
     line.close()
@@ -68,14 +68,13 @@ def _deploy(wanted: Asked, found: list[files.SpaceFile], prompt: str) -> int:
     return 0 if record is None or _answers(record) else FAILED
 
 
-def _left(done: list[str], address: str) -> list[str]:
-    """What a deployment that ended early leaves behind."""
-    if not done:
+def _left(done: list[str], unsure: str, address: str) -> list[str]:
+    """What a deployment that ended early leaves behind; `unsure`: a change that the Hub has not answered for."""
+    if not done and not unsure:
         return ["Nothing was made or changed on the Hub."]
-    return [
-        f"Done by then: {'; '.join(done)}.",
-        f"The Space stays as it is at {address}: the same command goes on from there; delete or pause it in its settings.",
-    ]
+    lines = [f"Done by then: {'; '.join(done)}."] if done else []
+    lines += [f"Not answered by then, so done or not: {unsure}."] if unsure else []
+    return [*lines, f"Look at {address}: the same command goes on from what is there; the Space is paused or deleted in its settings."]
 
 
 def _answers(record: dict[str, Any]) -> bool:

@@ -32,6 +32,12 @@ def told(error: Exception, doing: str, asked: Asked) -> InferenceError:
     return InferenceError(f"The Hugging Face Hub {state} while {doing} ({hub_faults.why(error)}). Try again later: {AGAIN}.")
 
 
+def refused(error: Exception) -> bool:
+    """Whether the Hub itself answered that it did not do it."""
+    response = hub_faults.answer(error)
+    return response is not None and response.status_code < 500
+
+
 def no_token() -> InferenceError:
     """The sentence where there is no token at all."""
     return InferenceError(f"No token is set, and a Space is made with one. Make one that may write at {_tokens()}, then: hf auth login (or set HF_TOKEN).")

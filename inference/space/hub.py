@@ -58,6 +58,7 @@ class Hub:
     """The Hub, for one Space."""
 
     def __init__(self, asked: Asked) -> None:
+        self.unsure = ""  # the change that was sent, until its answer has come: it may be done or not
         self._asked = asked
         self._api = HfApi()
 
@@ -99,7 +100,7 @@ class Hub:
     def create(self) -> None:
         """Make the Space with its hardware, variables and secrets, all at once: what is refused leaves nothing behind."""
         asked = self._asked
-        with self._told("making the Space"):
+        with self._changes("making the Space"):
             self._api.create_repo(
                 asked.space, repo_type="space", space_sdk="gradio", space_hardware=asked.hardware.flavor, private=asked.private or None,
                 space_variables=[{"key": key, "value": value} for key, value in asked.variables.items()],
@@ -107,21 +108,21 @@ class Hub:
             )  # fmt: skip
 
     def make_private(self) -> None:
-        with self._told("making the Space private"):
+        with self._changes("making the Space private"):
             self._api.update_repo_settings(self._asked.space, private=True, repo_type="space")
 
     def set_variable(self, name: str, value: str) -> None:
-        with self._told(f"setting the variable {name}"):
+        with self._changes(f"setting the variable {name}"):
             self._api.add_space_variable(self._asked.space, name, value)
 
     def set_secret(self, name: str, value: str) -> None:
-        with self._told(f"setting the secret {name}"):
+        with self._changes(f"setting the secret {name}"):
             self._api.add_space_secret(self._asked.space, name, value)
 
     def upload(self, files: Sequence[SpaceFile], gone: Sequence[str], parent: str | None) -> str:
         """One commit of these files, without those that are `gone`; its id. `parent`: the commit that it must follow."""
         operations = [CommitOperationAdd(file.path, file.content) for file in files] + [CommitOperationDelete(path) for path in gone]
-        with self._told("uploading the files"):
+        with self._changes("uploading the files"):
             commit = session.within(
                 UPLOAD_S,
                 lambda: self._api.create_commit(self._asked.space, operations, commit_message=MESSAGE, repo_type="space", parent_commit=parent or None),
@@ -129,11 +130,11 @@ class Hub:
             return commit.oid
 
     def request_hardware(self) -> None:
-        with self._told(f"asking for {self._asked.hardware.name}"):
+        with self._changes(f"asking for {self._asked.hardware.name}"):
             self._api.request_space_hardware(self._asked.space, self._asked.hardware.flavor)
 
     def restart(self) -> None:
-        with self._told("starting the Space"):
+        with self._changes("starting the Space"):
             self._api.restart_space(self._asked.space)
 
     def last_lines(self, build: bool) -> list[str]:
@@ -149,7 +150,16 @@ class Hub:
         try:
             yield
         except faults.FAULTS as error:
+            if faults.refused(error):
+                self.unsure = ""
             raise faults.told(error, doing, self._asked) from None
+
+    @contextmanager
+    def _changes(self, doing: str) -> Iterator[None]:
+        self.unsure = doing
+        with self._told(doing):
+            yield
+        self.unsure = ""
 
 
 def _writes(token: dict[str, object], asked: Asked) -> bool | None:

@@ -106,6 +106,9 @@ def test_a_hub_that_is_silent_or_not_there_is_told(hub, capsys, monkeypatch):
     hub.does["GET", "whoami"] = silent
     code, _, said = deploy(capsys)
     assert code == 1 and "did not answer in time" in said
+    del hub.does["GET", "whoami"]
+    hub.does["POST", "repos/create"] = silent
+    assert "Not answered by then, so done or not: making the Space." in deploy(capsys)[2]
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     assert "can't be reached" in deploy(capsys)[2]
     monkeypatch.setattr("inference.space.hub.UPLOAD_S", 0.2)
