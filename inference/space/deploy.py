@@ -51,7 +51,8 @@ class Deploy:
         commit = self._uploaded(there)
         self._on_its_hardware(there)
         if self.asked.budget_s:
-            watch.until_it_runs(self.hub, self.asked, commit, before, self.say)
+            same = there is not None and commit == there.commit
+            watch.until_it_runs(self.hub, self.asked, commit, "" if same else before, self.say)
             self._did("it runs")
 
     def _check_model(self, there: Existing | None) -> None:

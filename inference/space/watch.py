@@ -17,12 +17,13 @@ from inference.space.hub import Hub, State
 from inference.units import seconds
 
 POLL_S = 5.0
-SETTLE_S = 30.0  # a stage of before the upload may be told for so long
+SETTLE_S = 30.0  # how long a stage of before the upload may be told, where the Hub does not say of which commit it is
 FAULTS_IN_A_ROW = 5
 WORDS = {
     "NO_APP_FILE": "has no app file yet", "BUILDING": "is being built", "RUNNING_BUILDING": "is being built, the one before runs on",
     "APP_STARTING": "is starting", "RUNNING_APP_STARTING": "is starting, the one before runs on", "RUNNING": "runs",
 }  # fmt: skip
+ON_ITS_WAY = ("BUILDING", "RUNNING_BUILDING", "APP_STARTING", "RUNNING_APP_STARTING")
 ENDED = {
     "BUILD_ERROR": "could not be built", "RUNTIME_ERROR": "ended with an error", "CONFIG_ERROR": "is not described rightly (README.md's head)",
     "NO_APP_FILE": "has no app file", "STOPPED": "was stopped", "PAUSED": "is paused", "SLEEPING": "sleeps", "DELETING": "is being deleted",
@@ -38,7 +39,10 @@ class Clock:
 
 
 def until_it_runs(hub: Hub, asked: Asked, commit: str, before: str, say: Callable[[str], None], clock: Clock | None = None) -> None:
-    """Return once the Space runs `commit`; raises InferenceError where it failed, or `asked.budget_s` is over. `before`: its stage before the upload."""
+    """Return once the Space runs `commit`; raises InferenceError where it failed, or `asked.budget_s` is over.
+
+    `before`: its stage before the upload, which is told for some seconds more; empty where nothing has changed.
+    """
     clock = clock or Clock()
     began, told, moved, faults = clock.now(), "", False, 0
     while True:
@@ -51,11 +55,11 @@ def until_it_runs(hub: Hub, asked: Asked, commit: str, before: str, say: Callabl
                 raise
         else:
             spent = clock.now() - began
-            moved = moved or state.stage != before or state.commit == commit
+            moved = moved or state.commit == commit or (state.stage != before and before not in ON_ITS_WAY)
             if state.stage != told:
                 told = state.stage
                 say(f"The Space {WORDS.get(told, ENDED.get(told, told))} ({told})")
-            if (moved or spent >= SETTLE_S) and _settled(state, asked, commit, hub):
+            if (moved or (spent >= SETTLE_S and state.commit is None)) and _settled(state, asked, hub):
                 return
         if clock.now() - began >= asked.budget_s:
             raise InferenceError(
@@ -65,13 +69,11 @@ def until_it_runs(hub: Hub, asked: Asked, commit: str, before: str, say: Callabl
         clock.sleep(POLL_S)
 
 
-def _settled(state: State, asked: Asked, commit: str, hub: Hub) -> bool:
+def _settled(state: State, asked: Asked, hub: Hub) -> bool:
     """Whether it runs as asked; raises InferenceError where it ended in another way."""
-    if state.stage == "RUNNING":
-        return state.commit in (None, commit) and state.hardware in (None, asked.hardware.flavor)
-    if state.stage in ENDED and state.commit in (None, commit):
+    if state.stage in ENDED:
         raise InferenceError(_failure(state, asked, hub))
-    return False
+    return state.stage == "RUNNING" and state.hardware in (None, asked.hardware.flavor, state.requested)
 
 
 def _failure(state: State, asked: Asked, hub: Hub) -> str:

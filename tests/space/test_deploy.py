@@ -170,19 +170,6 @@ def test_a_space_that_takes_too_long_is_left_to_itself_and_told(hub, capsys):
     assert code == 1 and "does not run after 180 ms (its stage: BUILDING)" in said and "--wait MINUTES" in said
 
 
-def test_a_stage_of_before_the_upload_is_no_answer(hub, capsys):
-    """The Hub tells the old stage for some seconds: neither a failure of before nor what ran before is ours."""
-    hub.spaces["you/demo"] = Space(files=dict(OURS), stages=["BUILD_ERROR"])
-    real = hub.after
-
-    class Late(list):
-        """The stage of before the upload, then a new one, with the commit still unknown."""
-
-    hub.after = Late(["BUILD_ERROR", "BUILD_ERROR", *real])
-    hub.does["GET", "/runtime"] = lambda handler: handler.answer({**handler._runtime("you/demo", hub.spaces["you/demo"]), "sha": None})
-    assert deploy(capsys)[0] == 0
-
-
 def test_a_few_unanswered_questions_while_waiting_are_nothing_many_are_told(hub, capsys):
     left = [3]
 
