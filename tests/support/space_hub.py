@@ -258,7 +258,7 @@ def refuses(status: int, words: str = "", **headers: str) -> Callable[[Handler],
 
 def silent(handler: Handler) -> None:
     """Accept, and say nothing."""
-    handler.hub.closing.wait(20)
+    handler.hub.closing.wait()
     handler.close_connection = True
 
 
