@@ -13,7 +13,6 @@ from huggingface_hub import constants, get_token
 
 from inference.errors import InferenceError, Refused
 from inference.space import ask, files, model, prices, session, watch
-from inference.space.access import check_access
 from inference.space.asked import Asked
 from inference.space.files import SpaceFile
 from inference.space.hub import Account, Existing, Hub
@@ -57,7 +56,7 @@ class Deploy:
 
     def _check_model(self, there: Existing | None) -> None:
         self.say(f"Judging {self.asked.model} for {self.asked.hardware.name}")
-        check_access(self.asked, self.hub.secret_names if there else frozenset)
+        model.check_access(self.asked, self.hub.secret_names if there else frozenset)
         catalog = prices.catalog()
         judged = model.judged(self.asked, offline=False)
         judged.check(self.asked, catalog)

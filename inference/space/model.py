@@ -1,7 +1,7 @@
-"""Whether the Space's model fits its hardware, by the figures that admit a load: asked of a process of `doctor`, which has torch.
+"""Whether the Space can read its model, and whether that fits its hardware, by the figures that admit a load: asked of a process of `doctor`, which has torch.
 
-In: what was asked for. Out: a `Judged`, or InferenceError where the 4-bit lane would be refused there. `offline`: the Hub is not asked, and a model
-that is not on this machine is not judged.
+In: what was asked for. Out: a `Judged`, or InferenceError, in the words of a load, where there is no such model or its 4-bit lane would be refused
+there. `offline`: the Hub is not asked, and a model that is not on this machine is not judged.
 """
 
 from __future__ import annotations
@@ -9,15 +9,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+
+from huggingface_hub import HfApi
 
 from inference import child
 from inference.errors import InferenceError, Refused
 from inference.hardware import Catalog, Fit, LaneNeed
-from inference.settings import VARIABLES
+from inference.settings import DEFAULT_MODEL, SMALL_MODEL, VARIABLES
+from inference.sources import hub_faults
 from inference.space.asked import Asked
+from inference.space.session import time_outs
 
 LONGEST_S = 300.0
+ANSWER_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -69,3 +75,25 @@ def judged(asked: Asked, offline: bool) -> Judged:
         return Judged((), {}, why)
     needs = {lane: LaneNeed(**need) for lane, need in said["needs"].items()}
     return Judged(asked.hardware.fit(needs), needs)
+
+
+def check_access(asked: Asked, there: Callable[[], Collection[str]]) -> None:
+    """Ask the Hub for each model; raises InferenceError where there is none, or the Space could not read it. `there`: its secrets' names, asked if need be."""
+    for name in dict.fromkeys(asked.models):
+        if name in (DEFAULT_MODEL, SMALL_MODEL) or name.startswith("shape:"):
+            continue
+        rest, _, revision = name.partition("@")
+        model = "/".join(rest.split("/")[:2])
+        try:
+            with time_outs(ANSWER_S):
+                found = HfApi().model_info(model, revision=revision or None)
+        except hub_faults.FAULTS as error:
+            raise hub_faults.told(error, model, revision or None) from None
+        file = "/".join(rest.split("/")[2:])
+        if file and file not in {one.rfilename for one in found.siblings or ()}:
+            raise Refused(f"{model} has no file {file}. Check --model.")
+        if (found.private or found.gated) and "HF_TOKEN" not in asked.secrets and "HF_TOKEN" not in there():
+            kind = "private" if found.private else "locked"
+            raise Refused(
+                f"{model} is {kind}, and the Space would have no token to read it with. Set HF_TOKEN here to one that may only read it, and give --secret HF_TOKEN."
+            )

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inference.hardware import Catalog
-from inference.space import adapted
 from inference.space.asked import Asked
-from inference.space.files import PLATFORM, SpaceFile
+from inference.space.files import PLATFORM, ZERO_PYTHON, ZERO_TORCH, SpaceFile
 from inference.space.model import Judged
 from inference.units import count, seconds, size
 
-WHY_ZERO = (
-    f"ZeroGPU's rules: no gradio, spaces or huggingface_hub in it, {adapted.ZERO_TORCH} (the newest it takes that brings CUDA 12), Python {adapted.ZERO_PYTHON}"
-)
+WHY_ZERO = f"ZeroGPU's rules: no gradio, spaces or huggingface_hub in it, {ZERO_TORCH} (the newest it takes that brings CUDA 12), Python {ZERO_PYTHON}"
 
 
 def told(asked: Asked, files: Sequence[SpaceFile], judged: Judged, catalog: Catalog) -> str:
