@@ -13,6 +13,7 @@ FIXTURES = (
     "false_hub",
     "source_fixtures",
     "tiny_hub",
+    "space_hub",
     "changes",
 )
 pytest_plugins = [f"tests.support.{name}" for name in FIXTURES]

@@ -26,9 +26,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cuda": {"decode", "models", "parts"},
     "lane": {"cache", "sources", "decode", "models", "parts", "cpu", "cuda"},
     "endpoint": {"sources", "lane"},
-    "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane", "endpoint"},
+    "space": {"sources"},
+    "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane", "endpoint", "space"},
     "bench": {"engine", "record", "quality"},
-    "cli": {"engine", "record", "quality", "series", "bench"},
+    "cli": {"engine", "record", "quality", "series", "bench", "space"},
 }
 BASELINES = {"bench.baseline", "bench.plain", "bench.dequantized", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
 TAKES_OUTPUT = {"endpoint.worker"}  # imports no torch either (`tests/endpoint`), but takes its process's output for itself

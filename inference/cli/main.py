@@ -1,5 +1,5 @@
-"""`python -m inference compare | bench | quality | doctor`: the page's comparison on the command line, our lanes
-against plain `generate`, what 4 bits changed in the answers, and what can run here.
+"""`python -m inference compare | bench | quality | doctor | deploy`: the page's comparison on the command line, our lanes
+against plain `generate`, what 4 bits changed in the answers, what can run here, and the page as a Space.
 
 Results go to stdout (with `--json -` nothing but the record), progress and faults to stderr.
 """
@@ -99,6 +99,12 @@ def _bench(options: argparse.Namespace, settings: Settings) -> int:
     return bench.run(options, settings)
 
 
+def _deploy(options: argparse.Namespace, settings: Settings) -> int:
+    from inference.cli import deploy  # with the Hub's library, which no other command needs here
+
+    return deploy.run(options, settings)
+
+
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     settings.cache_path()  # none that can be written is told before anything starts
     sys.stdout.flush()
@@ -112,7 +118,7 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     return code if code in (0, FAILED, WRONG) else FAILED
 
 
-COMMANDS = {"compare": _compare, "bench": _bench, "quality": quality_command.run, "doctor": _doctor}
+COMMANDS = {"compare": _compare, "bench": _bench, "quality": quality_command.run, "doctor": _doctor, "deploy": _deploy}
 
 
 if __name__ == "__main__":

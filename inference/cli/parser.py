@@ -34,6 +34,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The options of the command that was asked for, its name in `command`; raises WrongArguments."""
     options, rest = make().parse_known_args(arguments)
     if rest:
+        if options.command == "deploy":  # a secret may be among them
+            rest = [part.partition("=")[0] + "=***" if "=" in part else part for part in rest]
         quotes = " A prompt of several words stands in quotes." if options.command == "compare" and not rest[0].startswith("-") else ""
         raise WrongArguments(f"Unrecognized arguments: {' '.join(rest)}.{quotes} See {PROGRAM} {options.command} --help.")
     return options
@@ -46,7 +48,7 @@ def make() -> Parser:
         usage="COMMAND ...", examples=(f'{PROGRAM} compare "{DEFAULT_PROMPT}"', f"{PROGRAM} doctor", f"{PROGRAM} COMMAND --help"),
     )  # fmt: skip
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command", prog=PROGRAM)
-    for add in (_compare, _bench, _quality, _doctor):
+    for add in (_compare, _bench, _quality, _doctor, _deploy):
         _common(add(commands), "the model that menu was tuned from" if add is _bench else "menu, the packaged one")
     return parser
 
@@ -149,3 +151,37 @@ def _doctor(commands: Any) -> Parser:
     check.add_argument("named", nargs="?", metavar="MODEL", help="judge this model alone (default: the whole machine)")
     check.add_argument("--empty-cache", action="store_true", help="remove what our cache holds and no lane uses, instead of the report (default: no)")
     return check
+
+
+def _deploy(commands: Any) -> Parser:
+    space = _command(
+        commands, "deploy", "this page as a Space on the Hub, on hardware of your choice",
+        "Make this folder a Space, or bring it up to date, on hardware of your choice; wait until it runs and ask it one prompt. The token is the one of hf auth login, or HF_TOKEN.",
+        "OWNER/NAME --hardware HARDWARE [options]",
+        "you/your-space --hardware t4-small --model you/your-fine-tune --dry-run", "you/your-space --hardware l4x1 --model you/private-model --private --secret HF_TOKEN",
+        "you/your-space --hardware zero --variable MODELS=you/one,you/other",
+    )  # fmt: skip
+    space.add_argument("space", metavar="OWNER/NAME", help="the Space; OWNER is you or an organization")
+    space.add_argument(
+        "--hardware", required=True, metavar="HARDWARE", help="cpu-basic, t4-small, l4x1, zero, ...; doctor says what a model fits on, and its price"
+    )
+    space.add_argument("--private", action="store_true", help="only you and your organization see it (default: public; one that is there stays as it is)")
+    space.add_argument(
+        "--variable",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a variable of the Space, which everybody can read; may be given again (default: MODEL_ID alone)",
+    )
+    space.add_argument(
+        "--secret",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="a secret; NAME alone takes its value from the environment, so that no history has it (default: none)",
+    )
+    space.add_argument("--prompt", default=DEFAULT_PROMPT, help='what it is asked once it runs (default: "%(default)s")')
+    space.add_argument("--wait", type=float, default=30.0, metavar="MINUTES", help="how long to wait until it runs; 0: not at all (default: %(default)g)")
+    space.add_argument("--replace", action="store_true", help="also replace a Space of that name that is something else (default: no)")
+    space.add_argument("--dry-run", action="store_true", help="only list all that would be done; asks no network and needs no token (default: no)")
+    return space

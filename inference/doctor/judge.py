@@ -5,16 +5,17 @@ In: a name, lanes that can run here, settings. Out: lines, and whether every lan
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from transformers import PreTrainedModel
 
 from inference.cpu import install
 from inference.cuda.packed import check_sizes
-from inference.doctor import here
+from inference.doctor import here, spaces
 from inference.doctor.look import NotSeen, Seen, see
 from inference.errors import InferenceError
 from inference.fast import FastWays, first_line
@@ -25,8 +26,10 @@ from inference.parts.reader import read_parts
 from inference.settings import Settings
 from inference.sources.at_hand import Checkpoint
 from inference.sources.files import TOKENIZERS, json_object
+from inference.space.prices import catalog
 from inference.units import size
 
+log = logging.getLogger(__name__)
 WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "U8": "uint8 (packed)"}
 TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
@@ -43,11 +46,23 @@ def judge(name: str, lanes: Collection[str], settings: Settings, free: Mapping[s
         except Exception as error:  # noqa: BLE001 - of files that hold what nobody foresaw; each is a model that can't be loaded
             return [f"  {name} can't be loaded: {first_line(error)}"], False
         judged = [_lane(seen, lane, settings, have) for lane, have in free.items() if lane in lanes]
-        plan = next((plan for _, plan, _ in judged if plan), None)
+        plans = [plan for _, plan, _ in judged if plan]
         return [
-            f"  {seen.name}: {seen.kind}, {seen.where}", *(_what(seen, plan) if plan else ()), *_values(seen), *lines,
-            *(line for said, _, _ in judged for line in said),
+            f"  {seen.name}: {seen.kind}, {seen.where}", *(_what(seen, plans[0]) if plans else ()), *_values(seen), *lines,
+            *(line for said, _, _ in judged for line in said), *_spaces(seen, plans, settings),
         ], well and all(fits for _, _, fits in judged)  # fmt: skip
+
+
+def _spaces(seen: Seen, plans: Sequence[Plan], settings: Settings) -> list[str]:
+    """The Spaces that it fits on; nothing where a lane can't load it, or loads another."""
+    if not plans or settings.cpu_model_id:
+        return []
+    try:
+        taken = spaces.needs(seen, settings, {plan.lane: plan.need for plan in plans})
+    except Exception:
+        log.info("%s is not judged for Spaces", seen.name, exc_info=True)
+        return []
+    return spaces.lines(taken, catalog())
 
 
 def _what(seen: Seen, plan: Plan) -> list[str]:

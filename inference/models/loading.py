@@ -109,13 +109,16 @@ def _plan(folder: Path, lane: str, ways: FastWays, name: str) -> Plan:
     return plan(name, AutoConfig.from_pretrained(folder, trust_remote_code=False), tensors, lane, ways)
 
 
-def plan(name: str, config: PretrainedConfig, tensors: Mapping[str, Stored], lane: str, ways: FastWays) -> Plan:
-    """What would be loaded, from configuration and headers alone; raises InferenceError (Refused) where the label would not be true of it."""
+def plan(name: str, config: PretrainedConfig, tensors: Mapping[str, Stored], lane: str, ways: FastWays, capability: tuple[int, int] | None = None) -> Plan:
+    """What would be loaded, from configuration and headers alone, on a GPU of `capability` if it is not this machine's.
+
+    Raises InferenceError (Refused) where the label would not be true of it.
+    """
     quantized_already.check(config, tensors, lane, name)
     layers = getattr(config.get_text_config(), "num_hidden_layers", None) or 0
     if layers > len(tensors):  # said before so many are made
         raise InferenceError(f"{name} has {len(tensors)} tensors in its files and {layers} layers by its config.json. Correct num_hidden_layers there.")
-    arguments = arguments_for(config, lane)
+    arguments = arguments_for(config, lane, capability)
     if ways.may("compact") and arguments["dtype"] != torch.float32:
         if lane.startswith("cuda"):
             ways.leave_out("compact")

@@ -30,7 +30,7 @@ def told(error: Exception, name: str, revision: str | None) -> InferenceError:
     """What the Hub, or the way to it, refused before anything was downloaded, and what to do."""
     if isinstance(error, hub_errors.HFValidationError):
         return Refused(f"{name!r} is neither an existing folder nor a Hub id (owner/name). Check MODEL_ID.")
-    response = _answer(error)
+    response = answer(error)
     if response is not None and (sentence := _refused(response, name, revision)):
         return Refused(sentence)
     if isinstance(error, hub_errors.OfflineModeIsEnabled):
@@ -41,7 +41,7 @@ def told(error: Exception, name: str, revision: str | None) -> InferenceError:
 
 def why(error: Exception) -> str:
     """The reason of a fault on the way, in a few words."""
-    response = _answer(error)
+    response = answer(error)
     if response is not None:
         return _busy(response) or f"it answered {response.status_code}"
     cause = next((one for one in _chain(error) if isinstance(one, (TransportError, ConnectionError, TimeoutError))), error)
@@ -86,7 +86,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _answer(error: BaseException) -> Any:
+def answer(error: BaseException) -> Any:
     """The Hub's answer that a fault was raised for; None where there was none."""
     return next((one.response for one in _chain(error) if isinstance(one, hub_errors.HfHubHTTPError)), None)
 
