@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,22 @@ def test_the_compiler_is_of_the_cuda_that_torch_is_built_for(built_for: str) -> 
     major, minor = ctypes.c_int(), ctypes.c_int()
     assert not device_code._nvrtc().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     assert major.value == int(built_for.split(".")[0])
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["there", "broken"])
+def test_the_compiler_that_came_with_torch_goes_before_a_system_s(broken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
+    own.parent.mkdir(parents=True)
+
+    def opened(name: str) -> str:
+        if broken and name == str(own):
+            raise OSError
+        return name
+
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(ctypes, "CDLL", opened)
+    assert device_code._nvrtc() == ("libnvrtc.so.12" if broken else str(own))
 
 
 @pytest.mark.parametrize(("built_for", "architecture", "bits"), MADE, indirect=["built_for"])
