@@ -1,8 +1,9 @@
 # The verbs of this project. A virtual environment is made in .venv unless one is active.
 VENV ?= $(if $(VIRTUAL_ENV),$(VIRTUAL_ENV),.venv)
 PYTHON := $(VENV)/bin/python
+OLDEST := .venv-oldest
 
-.PHONY: run test load lint format install install-dev
+.PHONY: run test test-oldest load lint format install install-dev
 
 run: install
 	$(PYTHON) app.py
@@ -12,6 +13,9 @@ test: install-dev
 
 load: install-dev
 	$(PYTHON) tests/load/clients.py
+
+test-oldest: $(OLDEST)/.installed
+	$(OLDEST)/bin/python -m pytest
 
 lint: install-dev
 	$(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && $(PYTHON) -m mypy
@@ -34,3 +38,9 @@ $(VENV)/.installed-dev: requirements-dev.txt requirements-mcp.txt requirements.t
 	@echo "Installing what requirements-dev.txt names into $(VENV): this takes some minutes and is done once."
 	$(PYTHON) -m pip install --disable-pip-version-check --quiet -r requirements-dev.txt
 	touch $@ $(VENV)/.installed
+
+$(OLDEST)/.installed: requirements-oldest.txt requirements-dev.txt requirements.txt
+	@echo "Installing what requirements-oldest.txt names into $(OLDEST): some minutes and 6 GB of disk, once."
+	python3 -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --disable-pip-version-check --quiet -r requirements-oldest.txt
+	touch $@

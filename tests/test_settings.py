@@ -11,7 +11,6 @@ from inference.lanes import LANES
 from inference.settings import VARIABLES, Settings, from_env, parse_lanes
 
 SWITCHES = [field.name for field in fields(Settings) if isinstance(field.default, bool) and field.name in VARIABLES]
-README = (Path(__file__).parent.parent / "README.md").read_text()
 TABLE = (Path(__file__).parent.parent / "docs" / "settings.md").read_text("utf-8").split("<!-- settings -->")[1]
 
 
@@ -132,14 +131,6 @@ def test_the_table_tells_each_default_and_every_lane():
         else:
             assert told not in ("", "on", "off"), variable
     assert all(str(lane) in rows["LANES"][2] for lane in LANES)
-
-
-def test_the_readme_s_front_matter_fits_what_is_installed():
-    import gradio
-
-    front = README.split("---")[1]
-    assert f"sdk_version: {gradio.__version__}\n" in front and "sdk: gradio\n" in front and "app_file: app.py\n" in front
-    assert len(re.search(r"short_description: (.*)", front)[1]) <= 60
 
 
 def test_auto_is_not_named_beside_what_it_becomes():

@@ -220,12 +220,13 @@ def _compile(source: str, macros: dict[str, object], architecture: str) -> bytes
 
 
 def _nvrtc() -> ctypes.CDLL:
+    """The compiler of the CUDA that torch was built for: the one that came with it before a system's, which may know fewer cards."""
     majors = [torch.version.cuda.split(".")[0]] if torch.version.cuda else ["13", "12"]  # without CUDA the one that is there: it needs no card
     folders = [folder for entry in sys.path for folder in glob.glob(os.path.join(entry, "nvidia", "*", "lib"))]
     for name in (f"libnvrtc.so.{major}" for major in majors):
         for builtins in [path for folder in folders for path in glob.glob(os.path.join(folder, name.replace("rtc.so", "rtc-builtins.so") + "*"))]:
             ctypes.CDLL(builtins)  # the wheel's NVRTC doesn't look for it beside itself
-        for candidate in (name, *[os.path.join(folder, name) for folder in folders]):
+        for candidate in (*[os.path.join(folder, name) for folder in folders], name):
             with contextlib.suppress(OSError):
                 return ctypes.CDLL(candidate)
     raise NoDeviceCode(f"libnvrtc.so.{majors[0]} was not found")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import platform
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,9 @@ from inference.events import Hello
 from inference.lane import vram
 
 log = logging.getLogger(__name__)
+TORCH_FOR_CUDA_12 = "torch>=2.8,<2.11"  # as in pre-requirements.txt; a later one is built for CUDA 13
+OTHER_TORCH = f', or run pip install "{TORCH_FOR_CUDA_12}"; on a Space put that line into pre-requirements.txt'
+TOO_OLD = re.compile(r"too old \(found version (\d+)\)")  # torch's own words
 PACKAGES = ("torch", "transformers", "bitsandbytes", "accelerate", "huggingface_hub", "gradio")
 
 
@@ -58,14 +62,35 @@ def cuda_reason() -> str | None:
     """Why CUDA can't be used, or None where it can."""
     if torch.version.cuda is None:
         return _other_device()
+    works = False
     try:
-        if not torch.cuda.is_available():
-            return "no CUDA device"
+        works = torch.cuda.is_available()
+        if not works:
+            torch.cuda.init()  # says why
         torch.zeros(1, device="cuda")
     except RuntimeError as error:
-        log.warning("CUDA does not work: %s", error)
-        return "a CUDA device that does not work (see the log)"
+        log.log(logging.WARNING if works else logging.INFO, "CUDA does not work: %s", error)
+        return _old_driver(str(error)) or ("a CUDA device that does not work (see the log)" if works else _no_device(error))
     return None
+
+
+def _old_driver(words: str) -> str | None:
+    """That the card's driver serves an older CUDA than this torch needs, by torch's `words` or by NVML; None where it doesn't."""
+    found, needs = TOO_OLD.search(words), str(torch.version.cuda)
+    serves = int(found[1]) if found else vram.driver_cuda()
+    if serves is None or (not found and serves // 1000 >= int(needs.split(".")[0])):
+        return None
+    instead = OTHER_TORCH if serves >= 12000 else ""
+    return (
+        f"the NVIDIA driver is too old for this torch (it serves CUDA {serves // 1000}.{serves % 1000 // 10}, "
+        f"torch {torch.__version__} is built for CUDA {needs}: update the driver{instead})"
+    )
+
+
+def _no_device(error: RuntimeError) -> str:
+    """What there is where torch finds no device: none, or a card that it can't use."""
+    words = str(error).split("\n")[0]
+    return f"no CUDA device that torch can use, though the driver sees one ({words})" if machine.nvidia_gpus() else "no CUDA device"
 
 
 def _other_device() -> str:

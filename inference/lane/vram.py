@@ -28,6 +28,11 @@ def driver() -> str | None:
     return nvml.ask("no driver version", lambda driver: str(driver.nvmlSystemGetDriverVersion()))
 
 
+def driver_cuda() -> int | None:
+    """The newest CUDA that the driver of a card serves, 12090 for 12.9; None where there is no card or nobody says."""
+    return nvml.ask("no CUDA version", lambda driver: int(driver.nvmlSystemGetCudaDriverVersion_v2())) if machine.nvidia_gpus() else None
+
+
 def choose(used_bytes: dict[int, int | None], pid: int) -> int | None:
     """This process's entry of the driver's list (process id -> bytes), or the only one; None where that is not clear."""
     if pid in used_bytes:

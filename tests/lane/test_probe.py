@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from inference import nvml
+from inference.child import ROOT
+from inference.doctor import report as doctor
 from inference.lane import probe
+from inference.settings import Settings
+
+NO_DRIVER = "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU."
+TOO_OLD = "The NVIDIA driver on your system is too old (found version {}). Please update your GPU driver."
+NO_GPU = "No CUDA GPUs are available"
 
 
 @pytest.mark.parametrize(
@@ -28,3 +38,60 @@ def test_bfloat16_is_offered_only_where_it_is_not_emulated(capability, offered, 
     found = probe.probe("cuda:bf16")
     assert found.available == offered and (offered or "7.5) only emulates bfloat16" in found.reason)
     assert probe.probe("cuda:nf4").available
+
+
+def no_start(monkeypatch, words, cards=1, serves=12090, needs="13.0", available=False):
+    """A torch for CUDA `needs` that doesn't start, with its own `words`, beside a driver (NVML) that serves `serves`; None: no NVML."""
+
+    def fail(*_, **__):
+        raise RuntimeError(words)
+
+    driver = SimpleNamespace(nvmlDeviceGetCount=lambda: cards, nvmlSystemGetCudaDriverVersion_v2=lambda: serves)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(nvml, "ask", lambda what, question: None if serves is None else question(driver))
+    monkeypatch.setattr(torch.version, "cuda", needs)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    monkeypatch.setattr(torch.cuda, "init", fail)
+    if available:
+        monkeypatch.setattr(torch, "zeros", fail)
+
+
+def in_pre_requirements():
+    return next(line for line in (ROOT / "pre-requirements.txt").read_text("utf-8").splitlines() if line.startswith("torch"))
+
+
+@pytest.mark.parametrize("serves", [12090, None], ids=["NVML", "no NVML"])
+@pytest.mark.parametrize("available", [False, True], ids=["torch asks the driver", "torch asks NVML"])
+def test_a_driver_too_old_for_this_torch_is_told_with_both_versions_and_the_line_to_add(serves, available, monkeypatch):
+    no_start(monkeypatch, TOO_OLD.format(12090), serves=serves, available=available)
+    fallen, named = probe.probe("auto:nf4"), probe.probe("cuda:bf16")
+    gpu = next(line for line in doctor._hardware(Settings()) if "GPU: " in line)
+    assert fallen.available and fallen.lane == "cpu:nf4" and not named.available
+    for said in (fallen.reason, named.reason, gpu):
+        assert "driver is too old for this torch" in said and "CUDA 12.9" in said and f"{torch.__version__} is built for CUDA 13.0" in said
+        assert f'pip install "{in_pre_requirements()}"' in said and "no cuda device" not in said.lower()
+    assert named.reason.endswith("pre-requirements.txt). Use the lane cpu:fp32 here.")
+
+
+def test_a_driver_too_old_is_seen_by_its_versions_whatever_torch_says(monkeypatch):
+    no_start(monkeypatch, "CUDA driver version is insufficient for CUDA runtime version")
+    assert "serves CUDA 12.9" in probe.cuda_reason()
+
+
+def test_a_driver_that_serves_no_torch_of_ours_must_be_updated(monkeypatch):
+    no_start(monkeypatch, TOO_OLD.format(11040), serves=11040, needs="12.8")
+    assert "serves CUDA 11.4" in probe.cuda_reason() and "update the driver)" in probe.cuda_reason()
+
+
+@pytest.mark.parametrize(
+    ("words", "cards", "serves", "said"),
+    [
+        (NO_DRIVER, 0, None, "no CUDA device"),
+        (NO_GPU, 0, 12090, "no CUDA device"),
+        (NO_GPU, 1, 13000, f"no CUDA device that torch can use, though the driver sees one ({NO_GPU})"),
+    ],
+    ids=["no driver", "no card", "a card that torch can't use"],
+)
+def test_without_a_card_no_driver_is_blamed(words, cards, serves, said, monkeypatch):
+    no_start(monkeypatch, words, cards, serves)
+    assert probe.cuda_reason() == said

@@ -77,6 +77,9 @@ def test_a_missing_cuda_device_is_plain_information():
     lane = status(hello=hello("cpu", reason="no CUDA device"))
     small = shown(render.foot(lane, render.idle_line(lane)))
     assert small == "No CUDA device: this lane runs on the CPU." and "alert" not in render.foot(lane, render.idle_line(lane))
+    old = status(hello=hello("cpu", reason='the driver is too old (it serves CUDA 12.9: run pip install "torch>=2.8,<2.11")'))
+    small = shown(render.foot(old, render.idle_line(old)))
+    assert small == 'The driver is too old (it serves CUDA 12.9: run pip install "torch>=2.8,<2.11"): this lane runs on the CPU.'
 
 
 @pytest.mark.parametrize(
