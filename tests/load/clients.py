@@ -33,7 +33,38 @@ from gradio_client.exceptions import AppError  # noqa: E402
 from tests.support.http_tab import HttpTab, from_address  # noqa: E402
 from tests.support.until import until  # noqa: E402
 
-DISHES = ("soup", "salad", "rice", "lamb", "fish", "tea", "bread", "curry", "cake", "juice")
+DISHES = [
+    "soup",
+    "salad",
+    "rice",
+    "lamb",
+    "fish",
+    "tea",
+    "bread",
+    "curry",
+    "cake",
+    "juice",
+    "beans",
+    "steak",
+    "noodles",
+    "coffee",
+    "water",
+    "omelette",
+    "pizza",
+    "lentils",
+    "prawns",
+    "duck",
+    "honey",
+    "yoghurt",
+    "mango",
+    "lemonade",
+    "kebab",
+    "dumplings",
+    "sausage",
+    "pancakes",
+    "spinach",
+    "chocolate",
+]
 WAIT_S = 300.0
 MOST_GROWTH = 64 * 2**20  # bytes, of the page or a lane, from one round to the next
 TABS = 5  # every fifth client is a tab of the page
@@ -45,8 +76,9 @@ def prompt(number: int) -> str:
     return f"Hello, this is table {number + 1}. How much is the {DISHES[number % len(DISHES)]}?"
 
 
-def tokens_of(record: dict) -> Tokens:
-    """Each lane's answer as token ids."""
+def tokens_of(record: dict, number: int) -> Tokens:
+    """Each lane's answer to a client's prompt as token ids."""
+    assert record["request"]["prompt"] == prompt(number), "a record of another's prompt"
     return {lane: part["runs"][0]["token_ids"] for lane, part in record["lanes"].items()}
 
 
@@ -109,7 +141,7 @@ class Clients:
             if status.rank or re.search(r"\d+ runs? before this one", told):  # Gradio's own line, or the engine's
                 found.saw_place.add(number)
             time.sleep(0.05)
-        found.answers[number] = tokens_of(job.result())
+        found.answers[number] = tokens_of(job.result(), number)
 
     def _ask_the_page(self, number: int, found: Round) -> None:
         tab = HttpTab(self.url, f"tab{number}-{time.monotonic_ns()}", from_address(address(number)), all_lanes=True)
@@ -123,8 +155,7 @@ class Clients:
         if tab.saw("Waiting behind") or tab.saw("behind "):
             found.saw_place.add(number)
         if number not in found.stopped:
-            record = json.loads(tab.exported())
-            found.answers[number] = tokens_of(record[0] if isinstance(record, list) else record)
+            found.answers[number] = tokens_of(json.loads(tab.exported()), number)
 
     def all_at_once(self, also: Callable[[], None] | None = None) -> Round:
         """Every client asks at the same moment; `also` is done meanwhile."""
@@ -164,7 +195,7 @@ def without_limits(count: int, tokens: int) -> dict[int, Tokens]:
         one = clients.client(0)
         one.predict(prompt(0), max_new_tokens=tokens, api_name="/compare")  # loads both lanes
         began = time.perf_counter()
-        alone = {number: tokens_of(one.predict(prompt(number), max_new_tokens=tokens, api_name="/compare")) for number in range(count)}
+        alone = {number: tokens_of(one.predict(prompt(number), max_new_tokens=tokens, api_name="/compare"), number) for number in range(count)}
         print(f"limits off\n  {count} one after the other: {time.perf_counter() - began:.1f} s", flush=True)
         sizes = [memory(process)]
         for _ in range(3):
