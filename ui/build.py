@@ -130,7 +130,7 @@ def _wire(
     begun = gr.on(
         [asked.send.click, asked.prompt.submit, board_box.again.click, board_box.go_on.click], page.press, inputs=[asked.prompt, *asked.settings],
         outputs=[asked.hint, board_box.board, asked.send, board_box.again, board_box.go_on, timer,
-                 *[column.stop for column in columns], *[column.answer for column in columns], *[column.pretty for column in columns]], **QUICK,
+                 *[column.stop for column in columns], *[column.answer for column in columns], *[column.pretty for column in columns]], **QUICK | private.IDENTIFIED,
     )  # fmt: skip
     begun.success(results.hide, outputs=results.outputs[:2], **QUICK)
     history.wire(QUICK, [asked.prompt, *asked.settings])
