@@ -7,6 +7,11 @@ known to be good, since it reads some of the same variables and fails less polit
 
 from __future__ import annotations
 
+from inference.child import on_zero_gpu
+
+if on_zero_gpu():
+    import spaces  # noqa: F401 - the platform's own package, which must come before torch, gradio and whatever else touches CUDA
+
 import atexit
 import logging
 import os
@@ -78,6 +83,24 @@ def build_page(settings: Settings, starter: Starter = start_worker) -> tuple[gr.
     return build(engine, start), engine, start
 
 
+def lane_starter(settings: Settings) -> Starter:
+    """How lanes are started here: as processes, but on ZeroGPU, whose GPU lanes are put on the card now, in the main thread, before the page opens."""
+    if not on_zero_gpu():
+        return start_worker
+    from inference.space.zero import ZeroStarter  # brings torch, which the page's process does without everywhere else
+
+    begin_log()
+    starter = ZeroStarter(settings)
+    starter.place()
+    return starter
+
+
+def begin_log() -> None:
+    """Log to stderr from now on."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
 def start_once(engine: Engine, others: Iterable[Engine] = ()) -> Callable[[], None]:
     """A function that starts `engine` at its first call, and ends the others: those of pages that a hot reload replaced."""
     lock, started = threading.Lock(), threading.Event()
@@ -110,7 +133,7 @@ def check_address(settings: Settings) -> None:
         ) from error
 
 
-def main(argv: list[str] | None = None, starter: Starter = start_worker) -> int:
+def main(argv: list[str] | None = None, starter: Starter | None = None) -> int:
     """Serve the page until told to end; returns the exit code."""
     global demo
     terminal.prepare()
@@ -119,7 +142,7 @@ def main(argv: list[str] | None = None, starter: Starter = start_worker) -> int:
         reloading = threading.current_thread() is not threading.main_thread()
         if not reloading:
             check_address(settings)
-        demo, engine, start = build_page(settings, starter)
+        demo, engine, start = build_page(settings, starter or lane_starter(settings))
     except InferenceError as error:
         print(error, file=sys.stderr)
         return WRONG if isinstance(error, WrongArguments) else FAILED
@@ -133,8 +156,7 @@ def serve(page: gr.Blocks, engine: Engine, start: Callable[[], None], settings: 
     from ui.build import launch
     from ui.sharing import notices, open_link
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    begin_log()
     log.info("settings: %s", settings)
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -12,14 +12,25 @@ import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+ZERO_GPU = "SPACES_ZERO_GPU"  # set on a Space whose GPU is lent for a call at a time, to the page's own process alone
 PR_SET_PDEATHSIG = 1
 ADVICE = ("bitsandbytes.backends.cpu.ops", "transformers.quantizers.quantizer_gguf")  # these warn of what we do on purpose
 
 
+def on_zero_gpu() -> bool:
+    """Whether this is the page's process on a ZeroGPU Space, read as the platform's own package reads it."""
+    return os.environ.get(ZERO_GPU, "").lower() in ("1", "t", "true")
+
+
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment, in which a child finds our packages wherever it is started, and `more`."""
+    """This process's environment, in which a child finds our packages wherever it is started, and `more`.
+
+    On ZeroGPU no child has the card, nor knows of the platform.
+    """
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": path, **more}
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if on_zero_gpu() else {}
+    inherited = {name: value for name, value in os.environ.items() if name != ZERO_GPU}
+    return {**inherited, **hidden, "PYTHONPATH": path, **more}
 
 
 def log_to_stderr(quiet: bool) -> None:

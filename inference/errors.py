@@ -22,3 +22,4 @@ class DeviceLost(InferenceError):
 
 
 DEVICE_LOST_CODE = 70  # with which a lane's process ends where its device is past use
+UNEXPECTED = "This lane failed unexpectedly ({}); the log has the trace. Ask again, or run `python -m inference doctor`."

@@ -97,6 +97,7 @@ class LaneFacts:
     `held`: the bytes at rest by dtype; `step_bytes`: those that one step of decode reads; `matrix_parameters`: in the layers' matrices, the head not counted; `not_quantized`: what of a 4-bit lane is not in 4 bits, with its share of them; `files`: the names of
     those that were read. `own_tokenizer`: whether the adapter brought one. `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one. `fast_used`: our own faster ways in use (`fast.WAYS`); `fast_why_not`: of each other one that is for this lane, why not.
     `fast_checked`: how far the fast path's logits were from the model's own when it was let in, and how far the model's own two ways.
+    `unmeasured`: figures (by the start of their names) that can't be had of this lane where it works, each with the reason.
     """
 
     model_id: str
@@ -131,6 +132,7 @@ class LaneFacts:
     fast_used: tuple[str, ...] = ()
     fast_why_not: dict[str, str] = field(default_factory=dict)
     fast_checked: tuple[dict[str, Any], ...] = ()
+    unmeasured: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -248,9 +250,16 @@ RunEvent = Loading | Queued | Prefill | Text | Done | Failed | Scored
 ENDS = (Done, Failed, Scored)  # nothing follows one of these in a run
 
 _CLASSES = {cls.__name__.lower(): cls for cls in (Hello, Loading, Loaded, Queued, Prefill, Text, Done, Failed, Scored)}
+_REQUESTS: dict[str, Any] = {kind.verb: kind for kind in (Request, ForcedRequest, ScoreRequest)}
 _NESTED: dict[str, Any] = {
     "timings": Timings, "vram": Vram, "ram": Ram, "peak_vram": Vram, "load": LoadFigures, "facts": LaneFacts,
 }  # fmt: skip
+
+
+def request_of(verb: str, fields: dict[str, Any]) -> AnyRequest:
+    """The request whose fields crossed as a JSON object; raises KeyError for a verb that asks nothing of a model."""
+    made: AnyRequest = _REQUESTS[verb](**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+    return made
 
 
 def encode(event: Event) -> str:

@@ -26,17 +26,24 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cuda": {"decode", "models", "parts"},
     "lane": {"cache", "sources", "decode", "models", "parts", "cpu", "cuda"},
     "endpoint": {"sources", "lane"},
-    "space": {"sources"},
+    "space": {"cache", "sources", "engine", "record", "models", "cuda", "lane"},
     "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane", "endpoint", "space"},
     "bench": {"engine", "record", "quality"},
     "cli": {"engine", "record", "quality", "series", "bench", "space"},
 }
 BASELINES = {"bench.baseline", "bench.plain", "bench.dequantized", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
 TAKES_OUTPUT = {"endpoint.worker"}  # imports no torch either (`tests/endpoint`), but takes its process's output for itself
+ZERO = {"space.zero", "space.forked"}  # the one place where the page's process imports torch: on ZeroGPU it alone is lent a card
 LANE_ROOMS = {"sources", "decode", "models", "parts", "cpu", "cuda", "lane", "doctor"}
 PAGE_MAY_IMPORT = {"engine", "record", "quality", "series"}
 PAGE = sorted((ROOT / "ui").rglob("*.py"))
-PAGE_ROOMS: dict[str, set[str]] = {"comparison": set(), "history": {"comparison"}, "prompts": {"comparison"}, "fork": {"comparison", "history"}}
+PAGE_ROOMS: dict[str, set[str]] = {
+    "programs": set(),
+    "comparison": set(),
+    "history": {"comparison"},
+    "prompts": {"comparison"},
+    "fork": {"comparison", "history"},
+}
 HEAVY = {"torch", "transformers", "bitsandbytes", "accelerate", "safetensors"}
 MOST_FILES = 15
 
@@ -131,12 +138,12 @@ def test_the_page_s_rooms_stay_small():
 
 def test_heavy_libraries_are_imported_only_where_a_lane_process_works():
     for module, path in modules().items():
-        if room_of(module) not in LANE_ROOMS and module not in BASELINES:
+        if room_of(module) not in LANE_ROOMS and module not in BASELINES | ZERO:
             assert not {name.partition(".")[0] for name in imported(path)} & HEAVY, module
 
 
 def test_what_a_page_and_the_command_line_import_brings_no_torch():
-    light = [f"inference.{m}" for m in modules() if room_of(m) not in LANE_ROOMS and m not in BASELINES | TAKES_OUTPUT and not m.endswith("__")]
+    light = [f"inference.{m}" for m in modules() if room_of(m) not in LANE_ROOMS and m not in BASELINES | TAKES_OUTPUT | ZERO and not m.endswith("__")]
     code = f"import sys; [__import__(name) for name in {light!r}]; print(sorted({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -17,8 +17,6 @@ from inference.series.prompts import MOST_BYTES
 from inference.settings import Settings
 from ui import links, looks, private
 from ui.bodies import bounded
-from ui.callers import Callers
-from ui.calls import calls
 from ui.comparison import board
 from ui.comparison.columns import LOOK_S, Column, card
 from ui.comparison.composer import TOKENS, Ask, ask
@@ -26,11 +24,13 @@ from ui.comparison.handlers import Page
 from ui.comparison.model_box import ModelBox
 from ui.comparison.results import Results
 from ui.definitions import popovers
-from ui.endpoints import Endpoints, signatures
 from ui.fork.box import Fork
 from ui.fork.viewer import ForkViewer
 from ui.history.tab import HistoryTab
 from ui.preview import preview
+from ui.programs.callers import Callers
+from ui.programs.calls import calls
+from ui.programs.endpoints import Endpoints, signatures
 from ui.prompts.tab import EXAMPLES, PromptsTab
 from ui.visitors import trusted_proxies
 
@@ -150,7 +150,7 @@ def _wire(
     begun = gr.on(
         [asked.send.click, asked.prompt.submit, board_box.again.click, board_box.go_on.click], page.press, inputs=filled,
         outputs=[asked.hint, board_box.board, asked.send, board_box.again, board_box.go_on, timer,
-                 *[column.stop for column in columns], *[column.answer for column in columns], *[column.pretty for column in columns]], **QUICK,
+                 *[column.stop for column in columns], *[column.answer for column in columns], *[column.pretty for column in columns]], **QUICK | private.IDENTIFIED,
     )  # fmt: skip
     begun.success(results.hide, outputs=results.outputs[:2], **QUICK)
     history.wire(QUICK, filled)

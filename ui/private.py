@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from inference.child import on_zero_gpu
 from inference.errors import WrongArguments
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 log = logging.getLogger(__name__)
+# ZeroGPU counts a run on the quota of the visitor whom the browser names in a header, which Gradio's page sends with queued events alone
+IDENTIFIED: dict[str, Any] = {"queue": True, "concurrency_limit": 16} if on_zero_gpu() else {}
 # seconds between two looks; the second is for progress bars, of which there are none
 QUEUE_SLEEPS = {"sleep_when_free": 0.1, "progress_update_sleep_when_free": 1.0}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from inference.engine.dispatch import Dispatch
-from inference.engine.process import LaneProcess, end_all
+from inference.engine.process import AnyProcess, end_all
 from inference.errors import InferenceError
 from inference.settings import Settings
 from inference.status import ModelStatus
@@ -29,7 +29,7 @@ class ModelChange:
     """The model of one engine; what changes here changes under the lock of its `Dispatch`."""
 
     def __init__(self, dispatch: Dispatch) -> None:
-        self.ending: list[LaneProcess] = []  # processes that are waited for
+        self.ending: list[AnyProcess] = []  # processes that are waited for
         self._dispatch, self._lock = dispatch, dispatch.lock
         self._first, self._before, self._numbers = dispatch.settings, (dispatch.settings, 0), itertools.count(1)
         self._phase, self._other, self._holds = "kept", "", 0

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
 
-from inference.engine.process import LaneProcess, was_fault, why_it_did_not_start, why_it_died
+from inference.engine.process import AnyProcess, was_fault, why_it_did_not_start, why_it_died
 from inference.engine.runs import CANT_RUN, Comparison, LaneSlot, Run
 from inference.engine.turns import Turns, mark_contended
 from inference.errors import InferenceError
@@ -27,7 +27,7 @@ OTHER_IDS = (
 )
 SHUT_DOWN = "The page was shut down before this answer was complete."
 SHUTTING_DOWN = "The page is shutting down. Start it again and ask once more."
-Starter = Callable[[str, Settings], LaneProcess]
+Starter = Callable[[str, Settings], AnyProcess]
 
 
 class Dispatch:
@@ -36,7 +36,7 @@ class Dispatch:
     def __init__(self, settings: Settings, starter: Starter, clock: Callable[[], float]) -> None:
         self.lock = threading.RLock()
         self.settings, self._starter, self._clock = settings, starter, clock
-        self.processes: dict[str, LaneProcess] = {}
+        self.processes: dict[str, AnyProcess] = {}
         self.runs: dict[str, Run] = {}
         self.model_number = 0
         self.refusal = ""  # why no comparison is accepted, where that is so
@@ -73,7 +73,7 @@ class Dispatch:
         if not run.began:
             self._put(run, run.stopped())
 
-    def close(self) -> list[LaneProcess]:
+    def close(self) -> list[AnyProcess]:
         """End every run, begin no other; gives the processes, which the caller is to end."""
         self._closed, self.refusal = True, SHUTTING_DOWN
         for run in list(self.runs.values()):
@@ -89,7 +89,7 @@ class Dispatch:
             if lane.keeps_loaded and not self._closed:
                 self.spawn(lane)
 
-    def clear(self) -> list[LaneProcess]:
+    def clear(self) -> list[AnyProcess]:
         """Lanes that have run nothing, in the place of those there are, which may have no run.
 
         Gives the processes of those before: the caller is to end them, and what they still say counts no more.
@@ -132,7 +132,7 @@ class Dispatch:
             process.send(do="load")
         return True
 
-    def _watch_process(self, lane: LaneSlot, process: LaneProcess) -> None:
+    def _watch_process(self, lane: LaneSlot, process: AnyProcess) -> None:
         process.watch(lambda event: self._on_event(lane, process, event), lambda code: self._on_exit(lane, process, code))
 
     def retry(self, lane: LaneSlot) -> None:
@@ -149,7 +149,7 @@ class Dispatch:
         if process := self.processes.get(lane.key):
             process.send(**message)
 
-    def _on_exit(self, lane: LaneSlot, process: LaneProcess, returncode: int) -> None:
+    def _on_exit(self, lane: LaneSlot, process: AnyProcess, returncode: int) -> None:
         with self.lock:
             if self.processes.get(lane.key) is not process or self._closed:
                 return
@@ -187,7 +187,7 @@ class Dispatch:
 
     # ---- events from lane processes
 
-    def _on_event(self, lane: LaneSlot, process: LaneProcess, event: Event) -> None:
+    def _on_event(self, lane: LaneSlot, process: AnyProcess, event: Event) -> None:
         with self.lock:
             if self.processes.get(lane.key) is not process:
                 return
@@ -274,4 +274,5 @@ class Dispatch:
             lane.state = "busy"
         if lane.progress:
             run.put(lane.progress)
-        self._send(lane, do=request.verb, run_id=run.id, request=asdict(request))
+        # whoever's run ended just now is another visitor: the message goes in the context of the one who asked
+        run.comparison.context.run(self._send, lane, do=request.verb, run_id=run.id, request=asdict(request))

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from inference import child
 from inference.errors import DEVICE_LOST_CODE
@@ -28,6 +29,20 @@ log = logging.getLogger(__name__)
 # 0.5 tokens/s: each waits, spinning, on cores that the other needs. At 3,000 they reach 8. A lane alone: 4-bit
 # 19.4 tokens/s for 19.9 with the default, FP32 41.4 for 40.8 (medians of 9, taken in alternation).
 OPENMP = {"GOMP_SPINCOUNT": "3000"}
+
+
+class AnyProcess(Protocol):
+    """What the engine asks of whatever answers for a lane: a child of ours, or what stands for one (`space/zero.py`).
+
+    `on_event` and `on_exit` are called from a thread of its own; nothing here waits but `close`.
+    """
+
+    pid: int
+
+    def watch(self, on_event: Callable[[Event], None], on_exit: Callable[[int], None]) -> None: ...
+    def send(self, **message: object) -> None: ...
+    def kill(self) -> None: ...
+    def close(self, timeout_s: float = 2.0) -> None: ...
 
 
 class LaneProcess:
@@ -93,7 +108,7 @@ class LaneProcess:
         self._child.wait()
 
 
-def end_all(processes: Sequence[LaneProcess]) -> None:
+def end_all(processes: Sequence[AnyProcess]) -> None:
     """Let them all end at once; returns when each is gone."""
     threads = [threading.Thread(target=process.close, name="end-lane") for process in processes]
     for thread in threads:

@@ -5,6 +5,7 @@ Pure bookkeeping under the engine's lock: no process, no thread, no clock of its
 
 from __future__ import annotations
 
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 
 from inference.engine.inbox import Inbox
@@ -25,7 +26,7 @@ MOST_FAULTS = 2  # one may be the device's own, and passing
 class Comparison:
     """One prompt for several lanes, or ids for one lane to score; `mode` is auto until the devices are known.
 
-    `model_number`: which of the page's models it is for.
+    `model_number`: which of the page's models it is for. `context`: that of who asked, for a lane that must know for whom it works (ZeroGPU).
     """
 
     id: str
@@ -34,6 +35,7 @@ class Comparison:
     runs: dict[str, Run] = field(default_factory=dict)
     prompt_ids: tuple[int, ...] | None = None
     model_number: int = 0
+    context: Context = field(default_factory=copy_context)
 
     @property
     def request(self) -> Request:

@@ -92,7 +92,7 @@ class Lane:
     def _load(self, report: Report) -> None:
         spans = {"import": self._import_s} if self._import_s else {}
         self._import_s = 0.0
-        clock = _Spans(spans, self.device)
+        clock = Spans(spans, self.device)
         self.source.read(report)
         spans |= self.source.spans
         clock.skip()
@@ -106,20 +106,26 @@ class Lane:
         report(Loading("warming up"))
         self._try(self.model)
         clock.end("warm-up")
-        facts = self.source.complete(loading.describe(self.model, self.source.checkpoint, self.name, self.threads), self.model)
-        facts = replace(facts, note=was_four_bit.note(self.source.checkpoint.folder, facts.note))
+        facts = self._described(self.model)
         clock.end("values")
         self._warm_up(self.paths.take(self.model))
         clock.end("warm-up")
-        self.paths.make_ready(self.model, library, facts.context_length, report)
-        if self.paths.fast is None:  # a fast path is let in by a comparison that would have seen it
-            check_state(self.model, self.source.warm_up_ids(WARM_UP_TOKENS))
+        self._make_fast(self.model, facts, report, library)
         machine.give_back_freed()
         clock.end("fast path")
         self._figures = LoadFigures(sum(spans.values()), spans, peak_ram_bytes=self.ram.peak(), peak_vram=vram.held(self.device, self.paths.positions))
         self.facts = facts
         measured.note(self.settings, self.source.checkpoint.folder, self.name, facts, self._figures)
         self._kernel = kernel or facts.kernel
+
+    def _described(self, model: PreTrainedModel) -> LaneFacts:
+        facts = self.source.complete(loading.describe(model, self.source.checkpoint, self.name, self.threads), model)
+        return replace(facts, note=was_four_bit.note(self.source.checkpoint.folder, facts.note))
+
+    def _make_fast(self, model: PreTrainedModel, facts: LaneFacts, report: Report, library: Library | None = None) -> None:
+        self.paths.make_ready(model, library, facts.context_length, report)
+        if self.paths.fast is None:  # a fast path is let in by a comparison that would have seen it
+            check_state(model, self.source.warm_up_ids(WARM_UP_TOKENS))
 
     def _library(self) -> Library | None:
         if self.device != "cpu":
@@ -260,7 +266,7 @@ class _Answer:
                 vram.give_back()
 
 
-class _Spans:
+class Spans:
     """Splits a stretch of time into named spans, the device synchronized at each end."""
 
     def __init__(self, spans: dict[str, float], device: str) -> None:

@@ -25,12 +25,11 @@ from typing import Any, NoReturn, Protocol  # noqa: E402
 from inference import child, machine  # noqa: E402
 from inference.cache import cache  # noqa: E402
 from inference.cpu import build  # noqa: E402
-from inference.errors import DEVICE_LOST_CODE, DeviceLost, InferenceError, Refused  # noqa: E402
+from inference.errors import DEVICE_LOST_CODE, UNEXPECTED, DeviceLost, InferenceError, Refused  # noqa: E402
 from inference.events import (  # noqa: E402
     Done,
     Event,
     Failed,
-    ForcedRequest,
     Hello,
     Loaded,
     Loading,
@@ -38,6 +37,7 @@ from inference.events import (  # noqa: E402
     Request,
     Text,
     encode,
+    request_of,
 )  # fmt: skip
 from inference.fast import first_line  # noqa: E402
 from inference.score_events import ScoreRequest  # noqa: E402
@@ -46,8 +46,6 @@ from inference.sources import fetching  # noqa: E402
 
 log = logging.getLogger(__name__)
 Starter = Callable[[str, Settings], tuple[Any, Hello]]
-REQUESTS = {kind.verb: kind for kind in (Request, ForcedRequest)}
-UNEXPECTED = "This lane failed unexpectedly ({}); the log has the trace. Ask again, or run `python -m inference doctor`."
 
 
 class AnyLane(Protocol):
@@ -110,10 +108,12 @@ class Worker:
             self._load()
         elif run_id and self.lane is None:
             raise InferenceError(self.hello.reason or "This lane can't run here.")
-        elif verb in REQUESTS and run_id:
-            self._generate(run_id, _request(REQUESTS[verb], message["request"]))
-        elif verb == "score" and run_id:
-            self._score(run_id, _request(ScoreRequest, message["request"]))
+        elif run_id:
+            request = request_of(verb, message["request"])
+            if isinstance(request, ScoreRequest):
+                self._score(run_id, request)
+            else:
+                self._generate(run_id, request)
 
     def _next(self) -> dict[str, Any]:
         """The next request; while none comes, what is to be done between runs is done piece by piece."""
@@ -217,10 +217,6 @@ class Worker:
         """End this process: its CUDA context is past use, and the engine starts a fresh one."""
         log.error("the CUDA context is lost; this process ends", exc_info=True)
         os._exit(DEVICE_LOST_CODE)
-
-
-def _request(kind: type[Any], fields: dict[str, Any]) -> Any:
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
 
 
 def start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,12 @@ class Plan:
     need: fits.Need
 
 
-def load(checkpoint: Checkpoint, lane: str, report: Report, ways: FastWays) -> PreTrainedModel:
-    """The model on its device; raises InferenceError (Refused where it can't fit)."""
+def load(checkpoint: Checkpoint, lane: str, report: Report, ways: FastWays, on_host: bool = False) -> PreTrainedModel:
+    """The model on its device; raises InferenceError (Refused where it can't fit). `on_host`: in the computer's memory, for the caller to put there."""
     planned = _plan(checkpoint.folder, lane, ways, checkpoint.id)
     check_fits(planned.need, lane)
+    if on_host:
+        planned = replace(planned, arguments={**planned.arguments, "device_map": "cpu"})
     try:
         with private.progress_bars(partial(WeightsProgress, report)):
             return _read(checkpoint.folder, planned, ways)

@@ -32,6 +32,9 @@ def why(lane: LaneRecord, key: str) -> str:
         return ELSEWHERE
     if lane.device is None:  # what a lane is, is known from its process alone
         return PROCESS_ENDED if lane.load or any(run.began for run in lane.runs) else "the server was not reached" if lane.elsewhere else NOT_LOADED
+    for name, reason in (lane.unmeasured or {}).items():
+        if key.startswith(name):
+            return reason
     if key.startswith("vram"):
         if not lane.on_gpu:
             return "this lane uses no GPU"

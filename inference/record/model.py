@@ -151,6 +151,7 @@ class LaneRecord:
     `not_quantized`: what of a 4-bit lane is not in 4 bits, with dtype and share of the bytes; `kept_16bit`: what of it is in 16 bits.
     `held`: the bytes of `weights_bytes` by dtype; `files`: what they were read from. `fast_used`: our own faster ways in use; `fast_why_not`: of each other one that is for this lane, why not.
     `fast_checked`: how far (as a share of their size) the fast path's logits were from the model's own when it was let in, and the model's own two ways.
+    `unmeasured`: figures (by the start of their names) that can't be had of this lane where it worked, each with the reason.
     """
 
     available: bool
@@ -180,6 +181,7 @@ class LaneRecord:
     fast_used: tuple[str, ...] | None
     fast_why_not: Mapping[str, str] | None
     fast_checked: tuple[Mapping[str, Any], ...] | None
+    unmeasured: Mapping[str, str] | None
     load: LoadFigures | None
     runs: tuple[RunRecord, ...]
     median: RunFigures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -115,6 +116,24 @@ def test_who_asks_while_it_is_compiled_waits_and_gets_the_same(monkeypatch):
     first.join(10)
     compile_source("s", {"A": 2}, "sm_90")
     assert len(compiled) == 2, "other macros are another image"
+
+
+def test_kernels_are_compiled_ahead_for_a_card_that_does_not_say_all_of_itself(monkeypatch):
+    """As on ZeroGPU before the page opens: what a worker will ask for is there, and nothing asked a device."""
+    compiled = []
+    monkeypatch.setattr(device_code, "_compile", lambda source, macros, target: compiled.append((source, macros, target)) or b"code")
+    monkeypatch.setattr(device_code, "_images", {})
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (12, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=12, minor=0, multi_processor_count=188))
+    model = quantized("gemma3")
+    parts = read_parts(model)
+    prefetch.ahead(model.config, torch.device("cuda"), 4)
+    assert [(macros, target) for _, macros, target in compiled] == [
+        (kernels.macros(parts, 4, False), "sm_120"),
+        (layout(parts, 188, 101_376).macros, "sm_120"),
+    ]
+    compile_source(*compiled[0])
+    assert len(compiled) == 2
 
 
 def test_a_failed_compilation_is_told_to_each_who_asks(monkeypatch):

@@ -28,7 +28,8 @@ REQUEST = {"prompt", "system", "format", "max_new_tokens", "temperature", "seed"
 ENVIRONMENT = {"python", "torch", "transformers", "bitsandbytes", "accelerate", "huggingface_hub", "gradio", "cpu", "ram_limit_bytes", "gpu", "gpu_memory_bytes", "driver"}  # fmt: skip
 LANE = {
     "available", "reason", "model_id", "revision", "adapter", "base", "own_tokenizer", "note", "tokenizer", "end_ids", "hidden_ids", "device", "precision", "storage_dtype", "compute_dtype", "quantization", "device_map",
-    "kernel", "threads", "kept_16bit", "not_quantized", "weights_bytes", "held", "files", "fast_used", "fast_why_not", "fast_checked", "load", "runs", "median", "min", "max", "n", "server",
+    "kernel", "threads", "kept_16bit", "not_quantized", "weights_bytes", "held", "files", "fast_used", "fast_why_not", "fast_checked", "unmeasured", "load", "runs", "median", "min", "max", "n",
+    "server",
 }  # fmt: skip
 LOAD = {"total_s", "spans", "cold", "peak_ram_bytes", "peak_vram"}
 RUN = {

@@ -22,8 +22,8 @@ from inference.child import ROOT
 from tests.support.page_fixtures import FakeApp
 from tests.support.records import same_of
 from tests.support.until import until
-from ui.calls import MOST_BYTES
-from ui.endpoints import NAMES, Endpoints, signatures
+from ui.programs.calls import MOST_BYTES
+from ui.programs.endpoints import NAMES, Endpoints, signatures
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from tests.support.page_fixtures import FakeApp
 from tests.support.records import same_of
 from tests.ui.test_endpoints import heard
 from ui import private
-from ui.endpoints import NAMES
+from ui.programs.endpoints import NAMES
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import Any
 
 import gradio as gr
@@ -123,7 +124,7 @@ class ForkViewer:
         scoring = self._scorings[tab] = Scoring(session, self._pair()[0])
         yield [gr.Button(interactive=False), gr.Button(visible=True), gr.skip(), self._progress(scoring)]
         with ThreadPoolExecutor(1) as pool:
-            done = pool.submit(self._score, tab, scoring)
+            done = pool.submit(copy_context().run, self._score, tab, scoring)  # ZeroGPU counts on the visitor of that context
             try:
                 while not wait([done], LOOK_S).done:
                     yield [gr.skip(), gr.skip(), gr.skip(), self._progress(scoring) if self._shown(tab, session) else gr.skip()]

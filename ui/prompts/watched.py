@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 
 from inference.engine.compare import names
 from inference.engine.engine import Engine
@@ -67,7 +68,8 @@ class Watched:
         self._names = short_names(engine)
         self._does: dict[str, str] = {}
         self._began = self._first_at = self._last_at = clock()
-        self._thread = threading.Thread(target=self._run, args=(request, mode), name="series", daemon=True)
+        # in the context of who asked: on ZeroGPU a run counts on that visitor's quota
+        self._thread = threading.Thread(target=copy_context().run, args=(self._run, request, mode), name="series", daemon=True)
         self._thread.start()
 
     def _run(self, request: Request, mode: str) -> None:

@@ -28,7 +28,7 @@ from inference.record.export import as_json
 from inference.record.model import Record
 from inference.record.scores import Quality
 from ui.api import build_request
-from ui.callers import Callers, Gone, Told
+from ui.programs.callers import Callers, Gone, Told
 
 log = logging.getLogger(__name__)
 NAMES = ("compare", "ask", "quality")
