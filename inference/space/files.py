@@ -17,10 +17,9 @@ from inference.settings import DEFAULT_MODEL, SMALL_MODEL
 from inference.space.asked import Asked
 
 CODE = ("inference", "ui")
-SOURCES = {".py", ".c", ".h", ".cu", ".cuh", ".css", ".js", ".svg", ".json", ".html"}
+SOURCES = {".py", ".c", ".h", ".cu", ".cuh", ".css", ".js", ".svg", ".png", ".json", ".html"}
 READ = ("examples/prompts.json", "examples/waiter.csv", "examples/shapes/*.json")  # what the page and the settings look for
 ADAPTER = "examples/menu/adapter/*"  # the default model
-PICTURE = "docs/page.png"  # what a shared link shows (`ui/preview.py`)
 PLATFORM = ("requirements.txt", "pre-requirements.txt", "packages.txt")
 NEEDED = ("app.py", "README.md", "requirements.txt", "inference/settings.py", "ui/build.py", "examples/prompts.json", "LICENSE")
 SHOWN = re.compile(r'(?:src="|!\[[^\]]*\]\()(docs/[\w./-]+)')
@@ -57,7 +56,7 @@ def collect(folder: Path, asked: Asked) -> list[SpaceFile]:
     readme = _text(folder / "README.md")
     paths = {path for room in CODE for path in (folder / room).rglob("*") if path.suffix in SOURCES and path.is_file() and not _hidden(path, folder)}
     paths |= {path for pattern in _patterns(asked) for path in folder.glob(pattern) if path.is_file()}
-    paths |= {path for name in ("app.py", "LICENSE", PICTURE, *SHOWN.findall(readme)) if (path := folder / name).is_file()}
+    paths |= {path for name in ("app.py", "LICENSE", *SHOWN.findall(readme)) if (path := folder / name).is_file()}
     found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     for name in PLATFORM:
         if (folder / name).is_file():

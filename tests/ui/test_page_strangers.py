@@ -120,6 +120,16 @@ def test_the_run_of_a_client_that_is_killed_ends_and_the_next_does_not_wait_for_
     assert client(app, "198.51.100.7").predict("hi", api_name="/compare")["lanes"], "and it is no visitor with a run under way"
 
 
+@pytest.mark.parametrize("endpoint", ["compare", "ask", "quality"])
+def test_every_endpoint_is_behind_the_limits(app, endpoint):
+    app.script(both={"hold_at": 2})
+    HttpTab(app.url, "holds", from_address(f"192.0.2.{len(endpoint)}")).begin()
+    with pytest.raises(AppError, match=ONE):
+        client(app, f"192.0.2.{len(endpoint)}").predict("hi", api_name=f"/{endpoint}")
+    with pytest.raises(AppError, match="new tokens are more"):
+        client(app, "192.0.2.99").predict("hi", max_new_tokens=500, api_name=f"/{endpoint}")
+
+
 def test_the_run_of_a_client_that_cancels_ends(app):
     app.script(both={"hold_at": 2})
     asked = ["hi", "", "chat", 50, 0, 0, "together", False]
