@@ -28,10 +28,10 @@ ASYNC_OFF = "HF_DEACTIVATE_ASYNC_LOAD"
 def cache_argument(model: PreTrainedModel) -> str:
     """The name under which `model` takes its cache: transformers 5.24 renamed it, and the old name is gone in 5.40.
 
-    Raises InferenceError for a model that takes it under neither: handed on by another name it would be dropped without a word.
+    `cache_params` is Mamba's old name. Raises InferenceError for a model that takes it under none: handed on by another name it would be dropped without a word.
     """
     taken = inspect.signature(model.forward).parameters
-    for name in ("cache", "past_key_values"):
+    for name in ("cache", "past_key_values", "cache_params"):
         if name in taken:
             return name
     raise InferenceError(f"{type(model).__name__} keeps its state in no cache that this lane knows, so it can't be answered with. Choose another model.")

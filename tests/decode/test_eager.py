@@ -26,7 +26,7 @@ def test_the_ids_are_those_of_generate(name: str) -> None:
 def test_a_model_whose_cache_goes_by_another_name_is_refused() -> None:
     model = families.make("mamba")
     forward = model.forward
-    model.forward = lambda input_ids, cache_params=None, **_: forward(input_ids)
+    model.forward = lambda input_ids, states=None, **_: forward(input_ids)
     with pytest.raises(InferenceError, match="MambaForCausalLM keeps its state in no cache that this lane knows"):
         Forward(model)
 
