@@ -39,7 +39,7 @@ $(VENV)/.installed-dev: requirements-dev.txt requirements-mcp.txt requirements.t
 	$(PYTHON) -m pip install --disable-pip-version-check --quiet -r requirements-dev.txt
 	touch $@ $(VENV)/.installed
 
-$(OLDEST)/.installed: requirements-oldest.txt requirements-dev.txt requirements.txt
+$(OLDEST)/.installed: requirements-oldest.txt requirements-dev.txt requirements-mcp.txt requirements.txt
 	@echo "Installing what requirements-oldest.txt names into $(OLDEST): some minutes and 6 GB of disk, once."
 	python3 -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --disable-pip-version-check --quiet -r requirements-oldest.txt

@@ -65,7 +65,7 @@ def test_the_front_matter_is_one_that_a_space_is_built_from(front):
 
 
 def test_it_names_what_is_here(front):
-    assert front["sdk"] == "gradio" and ".launch(" in (ROOT / front["app_file"]).read_text("utf-8")
+    assert front["sdk"] == "gradio" and " launch(" in (ROOT / front["app_file"]).read_text("utf-8")
     assert front["models"] == [SMALL_MODEL]
 
 
