@@ -61,7 +61,7 @@ def test_16_bit_weights_become_the_same_numbers_in_fp32(folder):
 @pytest.mark.parametrize(("has_bf16", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
 def test_plain_s_4_bits_on_a_processor_compute_in_what_bitsandbytes_has_products_for(monkeypatch, has_bf16, dtype):
     monkeypatch.setattr(bnb.functional, "has_avx512bf16", lambda: has_bf16)
-    monkeypatch.setattr(arguments, "compute_dtype", lambda device: torch.float32)  # whatever our lane does
+    monkeypatch.setattr(arguments, "compute_dtype", lambda *_: torch.float32)  # whatever our lane does
     found = plain.arguments("cpu:nf4")
     assert found["dtype"] == found["quantization_config"].bnb_4bit_compute_dtype == dtype
     assert plain.arguments("cpu:fp32") == arguments.model_arguments("cpu:fp32")
