@@ -29,6 +29,7 @@ from inference.events import ENDS, Done, Event, Failed, Hello, Loaded, Loading, 
 from inference.fast import first_line
 from inference.lane.paths import GRAPH
 from inference.lane.probe import hello_of
+from inference.lanes import LaneName
 from inference.settings import Settings
 from inference.space.forked import ForkedLane
 from inference.space.job import Job, duration_s
@@ -44,6 +45,12 @@ FAILED = "The ZeroGPU worker failed ({}); the log has the trace. Ask again."
 UNREACHED = "ZeroGPU could not be asked for a card ({}). Ask again in a moment."
 TAG = re.compile(r"<[^>]*>")
 _lanes: dict[str, ForkedLane] = {}
+
+
+def takes_card(key: str) -> bool:
+    """Whether a lane is lent the card; all others are ordinary processes."""
+    name = LaneName.parse(key)
+    return name.device != "cpu" and not name.server
 
 
 def answer(job: Job) -> Iterator[str]:
@@ -65,7 +72,7 @@ class ZeroStarter:
     def place(self) -> None:
         """Put each GPU lane's model on the card; one that can't be is told in its lane."""
         for key in self._settings.lanes:
-            if not key.startswith("cpu:"):
+            if takes_card(key):
                 self._placed[key] = self._place(key)
 
     def _place(self, key: str) -> tuple[ForkedLane | None, Hello, Failed | None]:
@@ -90,7 +97,7 @@ class ZeroStarter:
 
     def __call__(self, key: str, settings: Settings) -> AnyProcess:
         """The engine's way to start a lane."""
-        if key.startswith("cpu:"):
+        if not takes_card(key):
             return start_worker(key, settings)
         lane, hello, failed = self._placed[key]
         if settings.model_for(key) != self._settings.model_for(key):

@@ -269,3 +269,8 @@ def test_no_child_has_the_card_or_knows_of_the_platform(monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert "CUDA_VISIBLE_DEVICES" not in environment()
+
+
+@pytest.mark.parametrize(("lane", "takes"), [("auto:nf4", True), ("cuda:bf16", True), ("cpu:fp32", False), ("cpu:nf4", False), ("endpoint:vllm", False)])
+def test_a_lane_on_the_cpu_and_a_server_elsewhere_take_no_card(lane, takes):
+    assert zero.takes_card(lane) == takes
