@@ -50,7 +50,7 @@ _lanes: dict[str, ForkedLane] = {}
 def takes_card(key: str) -> bool:
     """Whether a lane is lent the card; all others are ordinary processes."""
     name = LaneName.parse(key)
-    return name.device != "cpu" and not name.server
+    return name.device != "cpu" and not name.elsewhere
 
 
 def answer(job: Job) -> Iterator[str]:
