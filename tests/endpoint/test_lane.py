@@ -48,7 +48,8 @@ def engine(server) -> Iterator[Engine]:
         )
 
     endpoint = Endpoint("far", server.url, "menu-4bit", "vLLM <4-bit>", KEY, 5)
-    with Engine(Settings(lanes=(FAR, FP32), endpoints=(endpoint,)), start) as engine:
+    settings = Settings(model_id="nobody/has-its-tokenizer", lanes=(FAR, FP32), endpoints=(endpoint,))
+    with Engine(settings, start) as engine:
         yield engine
 
 

@@ -82,7 +82,7 @@ def test_weights_are_counted_once_and_with_their_scales(lane):
 
 
 def test_a_lane_that_came_out_otherwise_is_not_labelled(folder, monkeypatch):
-    monkeypatch.setattr(loading, "arguments_for", lambda config, lane: {"device_map": "cpu", "dtype": torch.bfloat16})
+    monkeypatch.setattr(loading, "arguments_for", lambda *_: {"device_map": "cpu", "dtype": torch.bfloat16})
     with pytest.raises(InferenceError, match="BF16"):
         loaded_lane("cpu:fp32", str(folder))
 

@@ -57,7 +57,7 @@ def test_four_bits_are_bit_for_bit_those_of_from_pretrained(tmp_path, name):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
 @pytest.mark.parametrize("computed", [torch.bfloat16, torch.float32], ids=str)
 def test_they_are_so_from_any_file_in_any_arithmetic(tmp_path, monkeypatch, dtype, computed):
-    monkeypatch.setattr(arguments, "compute_dtype", lambda _: computed)
+    monkeypatch.setattr(arguments, "compute_dtype", lambda *_: computed)
     folder = make_kind(tmp_path, "llama, untied", dtype)
     assert_same(load(folder, "cpu:nf4"), plain(folder, "cpu:nf4"))
 
@@ -228,7 +228,7 @@ def test_more_layers_than_tensors_are_refused_before_they_are_made(tmp_path):
 
 @pytest.mark.parametrize("computed", [torch.bfloat16, torch.float32], ids=str)
 def test_a_gpu_without_bfloat16_keeps_16_bit_values_as_storage(tmp_path, monkeypatch, computed):
-    monkeypatch.setattr(arguments, "compute_dtype", lambda _: computed)
+    monkeypatch.setattr(arguments, "compute_dtype", lambda *_: computed)
     folder, ways = make_checkpoint(tmp_path, "llama"), FastWays("cuda:nf4", ALL)
     plan = loading.plan("tiny", AutoConfig.from_pretrained(folder), loading.tensors_of(folder), "cuda:nf4", ways)
     assert plan.arguments["dtype"] == computed

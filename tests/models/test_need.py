@@ -42,7 +42,7 @@ def test_need_is_what_is_held(kind, lane):
 
 def test_a_gpu_without_bfloat16_reads_embedding_and_head_in_fp32_and_ends_with_16_bits(tmp_path, monkeypatch):
     folder = make_kind(tmp_path, "llama, untied")
-    monkeypatch.setattr(arguments, "compute_dtype", lambda _: torch.float32)
+    monkeypatch.setattr(arguments, "compute_dtype", lambda *_: torch.float32)
     one = 512 * 64
     found, wide = need(folder, "cuda:nf4"), need(folder, "cuda:nf4", compact=False)
     assert found.kept["bfloat16"] == 2 * one * 2 and 2 * one * 4 < wide.kept["float32"] < 2 * one * 4 * 1.2
@@ -52,13 +52,13 @@ def test_a_gpu_without_bfloat16_reads_embedding_and_head_in_fp32_and_ends_with_1
 
 def test_a_gpu_with_bfloat16_holds_nothing_else(tmp_path, monkeypatch):
     folder = make_kind(tmp_path, "llama, untied")
-    monkeypatch.setattr(arguments, "compute_dtype", lambda _: torch.bfloat16)
+    monkeypatch.setattr(arguments, "compute_dtype", lambda *_: torch.bfloat16)
     assert need(folder, "cuda:nf4") == need(folder, "cuda:nf4", compact=False)
 
 
 def test_a_processor_without_bfloat16_keeps_them_compact(tmp_path, monkeypatch):
     folder = make_kind(tmp_path, "llama, untied")
-    monkeypatch.setattr(arguments, "compute_dtype", lambda _: torch.float32)
+    monkeypatch.setattr(arguments, "compute_dtype", lambda *_: torch.float32)
     model = load(folder, "cpu:nf4")
     assert need(folder, "cpu:nf4").kept == loading.held(model)
     assert model.lm_head.weight.dtype == model.model.embed_tokens.weight.dtype == torch.bfloat16

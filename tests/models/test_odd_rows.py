@@ -32,7 +32,7 @@ def logits(model):
 @pytest.mark.parametrize("widths", [{}, {"hidden_size": 160, "intermediate_size": 400}], ids=["96 and 160", "160 and 400"])
 def test_rows_that_are_no_whole_number_of_blocks_are_computed_right(tmp_path, monkeypatch, computed, bound, widths):
     """Rows of 96 were unpacked with the scales of other rows, without a word; where the processor has bf16 products, they raised."""
-    monkeypatch.setattr(arguments, "compute_dtype", lambda _: computed)
+    monkeypatch.setattr(arguments, "compute_dtype", lambda *_: computed)
     folder = saved(tmp_path, **widths)
     model, right = load(folder), AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     for name, parameter in right.named_parameters():

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,8 @@ def with_session(app: FakeApp, use: Any) -> Any:
             await session.initialize()
             return await use(session)
 
-    return asyncio.run(connected())
+    with ThreadPoolExecutor(1) as pool:  # the browser's tests leave a loop running in this thread
+        return pool.submit(asyncio.run, connected()).result()
 
 
 def called(app: FakeApp, tool: str, **values: Any) -> tuple[bool, str]:
