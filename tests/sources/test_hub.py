@@ -243,7 +243,8 @@ def test_tensors_are_read_off_the_files_first_bytes(false_hub, tmp_path):
 
 def test_the_process_that_fetches_tells_the_same_and_ends(tiny_hub, tmp_path):
     tiny_hub.does["/api/"] = only("GET", answers(401))
+    before = threading.active_count()  # earlier tests' among them
     fetched = fetching.begin(NAME, Settings(cache_dir=str(tmp_path / "ours")))
     with pytest.raises(Refused, match="shows no model owner/tiny"):
         fetched.result(lambda _: None)
-    assert fetched._process.wait(20) == 0 and threading.active_count() < 50
+    assert fetched._process.wait(20) == 0 and threading.active_count() < before + 10
