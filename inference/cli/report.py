@@ -21,9 +21,7 @@ def comparison(record: Record, width: int, full: bool = False) -> str:
     parts = [verdict(record, width), *(answer(record, name, width) for name in record.lanes)]
     if full:
         parts += [text_table(record, width), wrapped(verdict_text(record).replace("**", ""), width)]
-    elif any(
-        lane.precision or lane.elsewhere and lane.model_id is not None for lane in record.lanes.values()
-    ):  # else nothing was loaded, and no row would hold a figure
+    elif any(lane.model_id is not None if lane.elsewhere else lane.precision for lane in record.lanes.values()):  # else no row would hold a figure
         parts.append(text_rows(record, key_rows(record), width))
     if record.quality:
         parts.append(wrapped(quality_table(record.quality), width, INDENT))

@@ -77,10 +77,15 @@ def judged(asked: Asked, offline: bool) -> Judged:
     return Judged(asked.hardware.fit(needs), needs)
 
 
+def on_the_hub(name: str) -> bool:
+    """Whether a model is read from the Hub, and not from a package or made by ourselves."""
+    return name not in (DEFAULT_MODEL, SMALL_MODEL) and not name.startswith("shape:")
+
+
 def check_access(asked: Asked, there: Callable[[], Collection[str]]) -> None:
     """Ask the Hub for each model; raises InferenceError where there is none, or the Space could not read it. `there`: its secrets' names, asked if need be."""
     for name in dict.fromkeys(asked.models):
-        if name in (DEFAULT_MODEL, SMALL_MODEL) or name.startswith("shape:"):
+        if not on_the_hub(name):
             continue
         rest, _, revision = name.partition("@")
         model = "/".join(rest.split("/")[:2])

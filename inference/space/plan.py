@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from inference.hardware import Catalog
 from inference.space.asked import Asked
 from inference.space.files import PLATFORM, ZERO_PYTHON, ZERO_TORCH, SpaceFile
-from inference.space.model import Judged
+from inference.space.model import Judged, on_the_hub
 from inference.units import count, seconds, size
 
 WHY_ZERO = f"ZeroGPU's rules: no gradio, spaces or huggingface_hub in it, {ZERO_TORCH} (the newest it takes that brings CUDA 12), Python {ZERO_PYTHON}"
@@ -56,7 +56,7 @@ def calls(asked: Asked, files: int) -> list[str]:
     named = f"variables {', '.join(asked.variables)}" + (f", secrets {', '.join(asked.secrets)}" if asked.secrets else "")
     return [
         "whoami(): may this token write there?",
-        *([] if asked.model in ("menu",) or asked.model.startswith("shape:") else [f"model_info({asked.model}): is it there, is it locked?"]),
+        *(f"model_info({name}): is it there, is it locked?" for name in dict.fromkeys(asked.models) if on_the_hub(name)),
         f"space_info({space}): is there one, and is it ours?" + (" All that is not ours is removed (--replace)" if asked.replace else ""),
         f"where there is none: create_repo({space}, space_sdk=gradio, space_hardware={flavor}{', private' if asked.private else ''}), with {named}",
         f"where it is ours: {', '.join([*change, *private])}",
