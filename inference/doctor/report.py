@@ -45,7 +45,8 @@ def report(settings: Settings) -> tuple[list[str], bool]:
     lines += ["", default, *models, "", "Sizes that fit (shapes: random weights, for measuring speed)", *_fits(free, "compact" in settings.fast)]
     lines += ["", "Cache", *_cache(cache.of(settings))]
     trouble = _cannot_run(found) + [f"{lane}: {words}" for lane, (words, well) in servers.items() if not well] + trouble
-    return [*lines, "", _what_next(trouble, "make run")], not trouble
+    unused = found and cuda_reason() and machine.nvidia_gpus()
+    return [*lines, "", _what_next(trouble, "make run", " but a card that can be used (GPU, above)" if unused else "")], not trouble
 
 
 def report_model(settings: Settings) -> tuple[list[str], bool]:
@@ -74,9 +75,9 @@ def _cannot_run(found: Sequence[Found]) -> list[str]:
     return [f"{lane.lane} can not run; {lane.reason}" for lane in found if not lane.available]
 
 
-def _what_next(trouble: Sequence[str], command: str) -> str:
-    """The closing line: the command that goes on from here, or the first thing to mend."""
-    return f"To mend first: {trouble[0]}" if trouble else f"Everything needed is here: {command}"
+def _what_next(trouble: Sequence[str], command: str, less: str = "") -> str:
+    """The closing line: the command that goes on from here, or the first thing to mend; `less` is what it does without."""
+    return f"To mend first: {trouble[0]}" if trouble else f"Everything needed is here{less}: {command}"
 
 
 def _ways(lane: str, settings: Settings) -> list[str]:

@@ -62,3 +62,12 @@ def test_a_lane_that_can_not_run_here_makes_the_model_s_judgement_a_failure(tmp_
     settings = Settings(model_id=str(make_checkpoint(tmp_path / "m")), lanes=("cuda:nf4", "cpu:fp32"), cache_dir=str(tmp_path / "cache"))
     lines, well = doctor.report_model(settings)
     assert well == torch.cuda.is_available() and any("cpu:fp32: fits" in line for line in lines)
+
+
+def test_a_card_that_stays_unused_is_told_in_the_closing_line_too(tmp_path, monkeypatch):
+    """With a driver too old for its torch the lane runs on the CPU, and all that is needed seemed to be here."""
+    settings = Settings(model_id=str(make_checkpoint(tmp_path / "model")), lanes=("auto:nf4", "cpu:fp32"), cache_dir=str(tmp_path / "cache"))
+    for cards, closing in ((1, "Everything needed is here but a card that can be used (GPU, above): make run"), (0, "Everything needed is here: make run")):
+        monkeypatch.setattr(doctor.machine, "nvidia_gpus", lambda cards=cards: cards)
+        lines, well = doctor.report(settings)
+        assert well and lines[-1] == closing
