@@ -14,6 +14,7 @@ from inference.child import ROOT
 # A module at the top of inference/ is vocabulary: everybody may import it, and it imports nothing but vocabulary.
 MAY_IMPORT: dict[str, set[str]] = {
     "record": set(),
+    "decide": {"record"},
     "engine": {"record"},
     "series": {"engine", "record"},
     "quality": {"engine", "record", "series"},
@@ -29,13 +30,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "space": {"cache", "sources", "engine", "record", "models", "cuda", "lane"},
     "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane", "endpoint", "space"},
     "bench": {"engine", "record", "quality"},
-    "cli": {"engine", "record", "quality", "series", "bench", "space"},
+    "cli": {"engine", "record", "quality", "series", "bench", "space", "decide"},
 }
 BASELINES = {"bench.baseline", "bench.plain", "bench.dequantized", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
 TAKES_OUTPUT = {"endpoint.worker"}  # imports no torch either (`tests/endpoint`), but takes its process's output for itself
 ZERO = {"space.zero", "space.forked"}  # the one place where the page's process imports torch: on ZeroGPU it alone is lent a card
 LANE_ROOMS = {"sources", "decode", "models", "parts", "cpu", "cuda", "lane", "doctor"}
-PAGE_MAY_IMPORT = {"engine", "record", "quality", "series"}
+PAGE_MAY_IMPORT = {"engine", "record", "quality", "series", "decide"}
 PAGE = sorted((ROOT / "ui").rglob("*.py"))
 PAGE_ROOMS: dict[str, set[str]] = {
     "programs": set(),
