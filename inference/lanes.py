@@ -6,6 +6,7 @@ In: a name as people and the wire write it ("cuda:nf4", "endpoint:NAME"). Out: a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from inference.errors import InferenceError
@@ -15,6 +16,7 @@ DEVICES = {"cuda": "GPU", "cpu": "CPU"}
 ENDPOINT = "endpoint"  # in the place of a device: a server elsewhere, whose device it alone knows
 ENDPOINT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 MOST_OF_A_NAME = 40
+SERVER_COLOURS = 2
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}  # a precision -> its torch dtype's name
 
 
@@ -102,3 +104,16 @@ def plain_title(precision: str) -> str:
 def short_word(precision: str) -> str:
     """A lane's precision in one word: "4-bit", "FP32"."""
     return "4-bit" if precision.lower() in FOUR_BIT else precision.upper() or "unknown"
+
+
+def colour(lane: str, among: Iterable[str]) -> str:
+    """The class of style sheets that gives a lane `among` those shown its colour, wherever it is drawn: "of-4bit", "of-fp32", "of-bf16", "of-server-1".
+
+    A second 4-bit lane has one of its own.
+    """
+    name = LaneName.parse(lane)
+    if name.four_bit:
+        return "of-4bit-cpu" if name.on_cpu and any(LaneName.parse(other).four_bit for other in among if other != lane) else "of-4bit"
+    if name.elsewhere:  # of several, each by its place
+        return f"of-server-{[other for other in among if LaneName.parse(other).elsewhere].index(lane) % SERVER_COLOURS + 1}"
+    return f"of-{name.precision}"

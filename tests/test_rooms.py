@@ -29,14 +29,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "endpoint": {"sources", "lane"},
     "space": {"cache", "sources", "engine", "record", "models", "cuda", "lane"},
     "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane", "endpoint", "space"},
+    "report": {"record", "decide", "series"},
     "bench": {"engine", "record", "quality"},
-    "cli": {"engine", "record", "quality", "series", "bench", "space", "decide"},
+    "cli": {"engine", "record", "quality", "series", "bench", "space", "decide", "report"},
 }
 BASELINES = {"bench.baseline", "bench.plain", "bench.dequantized", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
 TAKES_OUTPUT = {"endpoint.worker"}  # imports no torch either (`tests/endpoint`), but takes its process's output for itself
 ZERO = {"space.zero", "space.forked"}  # the one place where the page's process imports torch: on ZeroGPU it alone is lent a card
 LANE_ROOMS = {"sources", "decode", "models", "parts", "cpu", "cuda", "lane", "doctor"}
-PAGE_MAY_IMPORT = {"engine", "record", "quality", "series", "decide"}
+PAGE_MAY_IMPORT = {"engine", "record", "quality", "series", "decide", "report"}
 PAGE = sorted((ROOT / "ui").rglob("*.py"))
 PAGE_ROOMS: dict[str, set[str]] = {
     "programs": set(),

@@ -5,18 +5,17 @@ In: records and runs. Out: HTML that is safe inside `gr.HTML`. A text keeps its 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
+from inference.record import scoreboard
 from inference.record.figures import FIRST_TOKEN, SPEED, TOTAL
 from inference.record.model import LaneRecord, Record, RunFigures, RunRecord
-from inference.record.scoreboard import Fact, first_different_word
+from inference.record.scoreboard import Fact
 from inference.series.expected import is_right
 from inference.units import UNKNOWN
 from ui.badge import colour, escape
 
-WORD = re.compile(r"\S+")
 MOST_PROMPT = 600  # characters of a prompt, and of what is expected, shown beside the answers
 
 
@@ -63,20 +62,11 @@ def sides(record: Record, titles: Mapping[str, str], texts: Mapping[str, str] | 
 
 def parting(record: Record) -> dict[str, str]:
     """Of two lanes whose answers part at a word, each text as HTML with that word marked; empty where there is none to mark."""
-    if len(record.verdict.pairs) != 1 or record.verdict.pairs[0].identical:
-        return {}
-    pair = record.verdict.pairs[0]
-    texts = {name: record.lanes[name].ended_runs[-1].text for name in (pair.reference, pair.other)}
-    place = first_different_word(*texts.values())
-    return {} if place is None else {name: _marked(text, place) for name, text in texts.items()}
+    return {name: _marked(record.lanes[name].ended_runs[-1].text, *span) for name, span in scoreboard.parting(record).items()}
 
 
-def _marked(text: str, place: int) -> str:
-    words = list(WORD.finditer(text))
-    if place > len(words):
-        return escape(text) + "<mark>(ends here)</mark>"
-    begin, end = words[place - 1].span()
-    return f"{escape(text[:begin])}<mark>{escape(text[begin:end])}</mark>{escape(text[end:])}"
+def _marked(text: str, begin: int, end: int) -> str:
+    return f"{escape(text[:begin])}<mark>{escape(text[begin:end]) or '(ends here)'}</mark>{escape(text[end:])}"
 
 
 def asked(prompt: str) -> str:

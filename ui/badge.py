@@ -7,12 +7,10 @@ In: figures in words. Out: tiles made of them, a label that opens its definition
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
 
-from inference.lanes import LaneName
+from inference.lanes import colour as colour
 from inference.units import seconds
 
-SERVER_COLOURS = 2
 NOT_YET = "–"
 # a figure's label -> its definition's name
 DEFINED = {
@@ -46,13 +44,3 @@ def about(label: str) -> str:
     """A label that opens its definition (`definitions.py`); plain where it has none."""
     key = DEFINED.get(label)
     return f'<button type="button" class="about" popovertarget="about-{key}">{escape(label)}</button>' if key else escape(label)
-
-
-def colour(lane: str, among: Iterable[str]) -> str:
-    """The class that gives a lane `among` those shown its colour, wherever it is drawn (`looks/colours.css`): "of-4bit", "of-fp32", "of-bf16", "of-server-1"; a second 4-bit lane has one of its own."""
-    name = LaneName.parse(lane)
-    if name.four_bit:
-        return "of-4bit-cpu" if name.on_cpu and any(LaneName.parse(other).four_bit for other in among if other != lane) else "of-4bit"
-    if name.elsewhere:  # of several, each by its place
-        return f"of-server-{[other for other in among if LaneName.parse(other).elsewhere].index(lane) % SERVER_COLOURS + 1}"
-    return f"of-{name.precision}"

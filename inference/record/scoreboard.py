@@ -17,6 +17,7 @@ from inference.units import UNKNOWN, same_size
 
 # scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, kana, Han
 _NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,21 @@ def first_different_word(left: str, right: str) -> int | None:
         return None
     place = next((i for i, (a, b) in enumerate(zip(*words, strict=False), 1) if a != b), min(map(len, words)) + 1)
     return None if any(_NO_SPACES.search(word) for side in words for word in side[:place]) else place
+
+
+def parting(record: Record) -> dict[str, tuple[int, int]]:
+    """Of two lanes whose answers part at a word, where that word begins and ends in each text (both at its end where it has no more); empty where there is none."""
+    if len(record.verdict.pairs) != 1 or record.verdict.pairs[0].identical:
+        return {}
+    pair = record.verdict.pairs[0]
+    texts = {lane: _answer(record, lane).text for lane in (pair.reference, pair.other)}
+    place = first_different_word(*texts.values())
+    return {} if place is None else {lane: _word(text, place) for lane, text in texts.items()}
+
+
+def _word(text: str, place: int) -> tuple[int, int]:
+    words = list(WORD.finditer(text))
+    return words[place - 1].span() if place <= len(words) else (len(text), len(text))
 
 
 def no_winner(record: Record) -> str:

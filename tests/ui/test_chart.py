@@ -12,6 +12,7 @@ from inference.events import Ram, Vram
 from inference.progress import Progress
 from inference.record.figures import FIGURES as ALL_FIGURES
 from inference.record.scores import Figures, NoQuality, Quality
+from inference.report import charts
 from inference.timing import Timings
 from tests.support.records import ended, record_of
 from ui.comparison import chart
@@ -64,14 +65,14 @@ def test_marks_stand_where_their_tokens_came():
 
 @pytest.mark.parametrize(("tokens", "every"), [(0, 0), (2, 0), (3, 1), (12, 1), (13, 2), (50, 5), (128, 20), (4096, 500), (500_000, 50_000)])
 def test_marks_are_few_and_round(tokens, every):
-    assert chart.marks_every(tokens) == every
-    assert not every or tokens / every <= chart.MOST_MARKS
+    assert charts.marks_every(tokens) == every
+    assert not every or tokens / every <= charts.MOST_MARKS
 
 
 @pytest.mark.parametrize("longest", [0.0042, 0.2, 0.999, 1.0, 4.9, 37, 59.9, 3600, 86_000])
 def test_ticks_are_few_round_and_on_the_axis(longest):
-    ticks = chart.ticks_of(longest)
-    assert ticks[0] == 0 and ticks[-1] <= longest and 3 <= len(ticks) <= chart.MOST_TICKS
+    ticks = charts.ticks_of(longest)
+    assert ticks[0] == 0 and ticks[-1] <= longest and 3 <= len(ticks) <= charts.MOST_TICKS
     assert {f"{tick - before:.1e}"[0] for before, tick in zip(ticks, ticks[1:], strict=False)} <= set("125")
 
 
@@ -125,7 +126,7 @@ def test_four_lanes_have_four_colours_the_same_in_race_and_rows():
 
 
 def test_what_is_drawn_is_part_of_the_one_list_of_figures():
-    assert {figure for figure, _ in chart.FIGURES} <= set(ALL_FIGURES)
+    assert {figure for figure, _ in charts.FIGURES} <= set(ALL_FIGURES)
 
 
 def test_hostile_text_of_a_fault_can_not_leave_its_cell():

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 from inference.record.figures import FIGURES, TOKENS, Figure
 from inference.record.model import LaneRecord, Record
+from inference.record.scoreboard import WORD
 from inference.record.table import conditions
 from inference.series.overall import lane_titles
-from ui.answers import WORD, asked, local, opened, side, table
+from ui.answers import asked, local, opened, side, table
 from ui.badge import colour, escape
 from ui.histories import model_words, settings_words
 
