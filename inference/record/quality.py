@@ -26,7 +26,7 @@ def quality_table(found: Quality | NoQuality, ram_above_model: Mapping[str, int]
         lines.append(TOO_FEW)
     for name, figures in found.lanes.items():
         lines += ["", name, grid.text([(f"  {title}", words) for title, words in figure_rows(figures)])]
-    for words in _remarks(found):
+    for words in remarks(found):
         lines += ["", words]
     lines += ["", "for scale:", *(f"  {usual.words()}" for usual in USUAL)]
     if ram_above_model:
@@ -48,12 +48,12 @@ def quality_markdown(found: Quality, model: str) -> str:
     rows = [[grid.bold(cells[0][0]), *(words for _, words in cells)] for cells in zip(*map(figure_rows, found.lanes.values()), strict=True)]
     basis = f"Model {model}, against {found.reference}, on {found.source}: {found.figures.positions} positions."
     few = [] if found.figures.enough else [TOO_FEW]
-    remarks = [grid.escape(words) for words in (basis, *few, *_remarks(found))]
-    return "\n\n".join(["## What quantization changed, measured", remarks[0], grid.markdown([["", *found.lanes], *rows]), *remarks[1:]]) + "\n"
+    told = [grid.escape(words) for words in (basis, *few, *remarks(found))]
+    return "\n\n".join(["## What quantization changed, measured", told[0], grid.markdown([["", *found.lanes], *rows]), *told[1:]]) + "\n"
 
 
-def _remarks(found: Quality) -> list[str]:
-    """What is to be said beside the figures, a paragraph each."""
+def remarks(found: Quality) -> list[str]:
+    """What is to be said beside the figures, a paragraph each: flips, survival, equal answers, prompts left out."""
     lines = [_flips_words(found, way, flips) for way, flips in (found.expected or {}).items()]
     if found.survival:
         lines.append(survival_words(found, found.survival))

@@ -173,10 +173,11 @@ def _inputs(request: RequestRecord, lane: LaneRecord) -> list[str]:
     return [f"inputs = {ids}.to(model.device)"]
 
 
-def command(record: Record) -> str:
-    """The command line that makes this comparison again."""
+def command(record: Record, prompts: str = "") -> str:
+    """The command line that makes this comparison again; of a whole file of prompts where its name is given."""
     request = record.request
-    words = ["python", "-m", "inference", "compare", f"--prompt={request.prompt}", "--lanes", ",".join(record.lanes)]
+    asked = f"--prompts={prompts}" if prompts else f"--prompt={request.prompt}"
+    words = ["python", "-m", "inference", "compare", asked, "--lanes", ",".join(record.lanes)]
     words += ["--max-new-tokens", str(request.max_new_tokens), "--mode", request.mode]
     for flag, key, default in (
         ("--system", "system", ""),

@@ -1,0 +1,174 @@
+"""A decision -> what the report shows of it: what was asked, a column a candidate with each figure's source, and cost a month over answers a day.
+
+In: a `Decision`, and points of cost where they are known. Out: words, and a chart as plain numbers (shares from 0 to 1, y from the top). Decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from inference.decide.model import Asked, Candidate, Decision, Rule
+from inference.lanes import colour
+from inference.report.charts import ticks_of
+from inference.units import seconds, share
+
+WIDE = 30.0  # times from the fewest to the most answers a day: from there on the axis is by powers of ten
+KEEPS = {True: "keeps it", False: "breaks it", None: "can't be said"}
+
+
+@dataclass(frozen=True)
+class CostLine:
+    """What a lane costs a month at so many answers a day: (answers, dollars), by answers."""
+
+    lane: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Words, where they are from, and for a rule how it went: kept, broken, unsure or nothing."""
+
+    words: str
+    source: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A lane's line: its name, the class of its colour, and (x, y) of its points."""
+
+    title: str
+    colour: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A place on an axis, and its words."""
+
+    at: float
+    words: str
+
+
+@dataclass(frozen=True)
+class CostChart:
+    """The lines, the ticks of both axes, and where the cheaper one changes and what was asked lie across."""
+
+    lines: tuple[Line, ...]
+    across: tuple[Tick, ...]
+    up: tuple[Tick, ...]
+    turns: tuple[Tick, ...]
+    asked: Tick | None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The decision's section."""
+
+    decision: Decision
+    colour: str
+    asked: tuple[tuple[str, str], ...]
+    heads: tuple[tuple[str, str], ...]
+    verdicts: tuple[Cell, ...]
+    figures: tuple[tuple[str, tuple[Cell, ...]], ...]
+    rules: tuple[tuple[str, tuple[Cell, ...]], ...]
+    turns: tuple[str, ...]
+    chart: CostChart | None
+
+
+def shown(decision: Decision, costs: Sequence[CostLine] = ()) -> Shown:
+    """All that the section shows."""
+    lanes = [each.lane for each in decision.candidates]
+    heads = tuple((each.title, colour(each.lane, lanes)) for each in decision.candidates)
+    return Shown(
+        decision, colour(decision.chosen, lanes) if decision.chosen in lanes and decision.chosen else "", tuple(_asked(decision)), heads,
+        tuple(_verdict(decision, each) for each in decision.candidates),
+        tuple(_rows(decision.candidates, lambda each: {traced.title: Cell(traced.words, traced.source) for traced in each.figures})),
+        tuple(_rows(decision.candidates, lambda each: {rule.title: _rule(rule) for rule in each.rules})),
+        tuple(_turn(decision, turn.answers_per_day, turn.then) for turn in decision.turns), _chart(decision, costs),
+    )  # fmt: skip
+
+
+def dollars(value: float) -> str:
+    """Money: "$0.80", "$1,240"."""
+    return f"${value:,.2f}" if value < 100 and value != round(value) else f"${value:,.0f}"
+
+
+def _title(decision: Decision, lane: str) -> str:
+    return next((each.title for each in decision.candidates if each.lane == lane), lane)
+
+
+def _asked(decision: Decision) -> Iterator[tuple[str, str]]:
+    asked: Asked = decision.asked
+    yield "Answers a day", f"{asked.answers_per_day:,.0f}"
+    yield "Tokens an answer", str(asked.tokens) if asked.tokens is not None else "as long as those measured"
+    for title, limit in (("Longest wait for the first word", asked.max_first_token_s), ("Longest wait for the whole answer", asked.max_total_s)):
+        yield title, "no limit" if limit is None else seconds(limit)
+    for title, part in (("Least share of equal first choices", asked.min_agreement), ("Most answers lost", asked.max_lost)):
+        yield title, "no limit" if part is None else share(part)
+    if asked.open_hours != 24:
+        yield "Open hours a day", f"{asked.open_hours:g}"
+    yield "Between visits", "always on" if asked.sleep_after_min is None else f"asleep after {asked.sleep_after_min:g} min"
+    for lane, price in asked.prices.items():
+        yield f"Price of {_title(decision, lane)}", f"{dollars(price.dollars_per_hour)} an hour ({price.source})"
+
+
+def _verdict(decision: Decision, candidate: Candidate) -> Cell:
+    if candidate.out:
+        return Cell(f"Out: {candidate.out}", kind="broken")
+    if candidate.lane == decision.chosen:
+        return Cell("Serve this one", kind="kept")
+    return Cell("Possible") if decision.chosen else Cell("Not decided", kind="unsure")
+
+
+def _rule(rule: Rule) -> Cell:
+    words = " ".join(filter(None, [rule.words, f"({rule.margin})" if rule.margin else ""]))
+    return Cell(words or KEEPS[rule.keeps], kind={True: "kept", False: "broken", None: "unsure"}[rule.keeps])
+
+
+def _rows(candidates: Sequence[Candidate], cells: Callable[[Candidate], dict[str, Cell]]) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+    """A row a title that any of them has, in the order they come in."""
+    found = [cells(each) for each in candidates]
+    for title in dict.fromkeys(title for each in found for title in each):
+        yield title, tuple(each.get(title, Cell("–")) for each in found)
+
+
+def _turn(decision: Decision, answers: float, then: str) -> str:
+    return f"From {answers:,.0f} answers a day on {_title(decision, then)} is cheaper."
+
+
+# ---- the chart
+
+
+def _chart(decision: Decision, costs: Sequence[CostLine]) -> CostChart | None:
+    """None where there are no two points to draw between, or nothing costs anything."""
+    known = [line for line in costs if len(line.points) > 1]
+    numbers = [answers for line in known for answers, _ in line.points if answers > 0]
+    most = max((cost for line in known for _, cost in line.points), default=0.0)
+    if not numbers or not most or min(numbers) == max(numbers):
+        return None
+    place, across = _axis(min(numbers), max(numbers))
+    lanes = [each.lane for each in decision.candidates]
+    lines = tuple(_line(decision, line, lanes, place, most) for line in known)
+    up = tuple(Tick(1 - at / most, dollars(at)) for at in ticks_of(most))
+    turns = tuple(Tick(at, f"{turn.answers_per_day:,.0f}") for turn in decision.turns if (at := place(turn.answers_per_day)) is not None)
+    asked = place(decision.asked.answers_per_day)
+    return CostChart(lines, across, up, turns, None if asked is None else Tick(asked, f"asked: {decision.asked.answers_per_day:,.0f}"))
+
+
+def _line(decision: Decision, line: CostLine, lanes: Sequence[str], place: Callable[[float], float | None], most: float) -> Line:
+    points = tuple((at, 1 - cost / most) for answers, cost in line.points if (at := place(answers)) is not None)
+    return Line(_title(decision, line.lane), colour(line.lane, lanes), points)
+
+
+def _axis(low: float, high: float) -> tuple[Callable[[float], float | None], tuple[Tick, ...]]:
+    """Where a number of answers lies between both ends (None outside), and the axis's ticks."""
+    if high / low > WIDE:
+        reach = math.log10(high / low)
+        powers = range(math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9) + 1)
+        ticks = tuple(Tick(max(0.0, math.log10(10.0**power / low) / reach), f"{10.0**power:,.0f}") for power in powers)
+        return lambda answers: math.log10(answers / low) / reach if low <= answers <= high else None, ticks
+    ticks = tuple(Tick((at - low) / (high - low), f"{at:,.0f}") for at in ticks_of(high) if at >= low)
+    return lambda answers: (answers - low) / (high - low) if low <= answers <= high else None, ticks
