@@ -10,15 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from inference.record import scoreboard, table
+from inference.record import scoreboard
 from inference.record.figures import OF_A_RUN
-from inference.record.model import LaneRecord, Record, RunRecord
+from inference.record.model import LaneRecord, Record, RunFigures, RunRecord
 from inference.record.verdict import REFERENCE
 from inference.report.parts import Part
 from inference.series.expected import flips, is_right
-from inference.units import UNKNOWN, count
+from inference.units import count
 
 WAY = "contains"
+SHORT = 1200  # characters of a prompt and an answer to it: up to there it is kept on one page of paper
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Side:
     title: str
     colour: str
     text: tuple[str, str, str]
-    figures: str
+    figures: tuple[str, ...]
     marks: tuple[Mark, ...]
     fault: str
 
@@ -53,6 +54,11 @@ class Asked:
     same: bool | None
     flipped: bool
     sides: tuple[Side, ...]
+
+    @property
+    def short(self) -> bool:
+        """Whether it fits on a page with others."""
+        return len(self.prompt) + max(sum(map(len, side.text)) for side in self.sides) < SHORT
 
 
 @dataclass(frozen=True)
@@ -152,15 +158,19 @@ def _side(part: Part, record: Record, name: str, lane: LaneRecord, span: tuple[i
     run = lane.shown_run
     title = lane.title(name)
     if run is None:
-        return Side(title, part.colour(name), ("", "", ""), "", (), lane.reason or "Not run.")
+        return Side(title, part.colour(name), ("", "", ""), (), (), lane.reason or "Not run.")
     begin, end = span or (len(run.text), len(run.text))
     text = (run.text[:begin], run.text[begin:end] or ("(ends here)" if span else ""), run.text[end:])
-    return Side(title, part.colour(name), text, _figures(lane, run), tuple(_marks(record, name, lane, run)), run.error or "")
+    return Side(title, part.colour(name), text, tuple(_figures(lane, run)), tuple(_marks(record, name, lane, run)), run.error or "")
 
 
-def _figures(lane: LaneRecord, run: RunRecord) -> str:
-    known = [(figure.title.lower(), table.spread(lane, figure.key, figure.words)) for figure in OF_A_RUN]
-    return " · ".join([run.length, *(f"{title} {words}" for title, words in known if not words.startswith(UNKNOWN))])
+def _figures(lane: LaneRecord, run: RunRecord) -> Iterator[str]:
+    """What is known of a run (of its lane's runs, where several count)."""
+    measured: RunRecord | RunFigures = lane.median if lane.n else run
+    yield run.length
+    for figure in OF_A_RUN:
+        if (found := getattr(measured, figure.key)) is not None:
+            yield f"{figure.title.lower()} {figure.words(found)}"
 
 
 def _marks(record: Record, name: str, lane: LaneRecord, run: RunRecord) -> Iterator[Mark]:

@@ -168,7 +168,12 @@ def _axis(low: float, high: float) -> tuple[Callable[[float], float | None], tup
     if high / low > WIDE:
         reach = math.log10(high / low)
         powers = range(math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9) + 1)
-        ticks = tuple(Tick(max(0.0, math.log10(10.0**power / low) / reach), f"{10.0**power:,.0f}") for power in powers)
+        ticks = tuple(Tick(max(0.0, math.log10(10.0**power / low) / reach), _many(10.0**power)) for power in powers)
         return lambda answers: math.log10(answers / low) / reach if low <= answers <= high else None, ticks
-    ticks = tuple(Tick((at - low) / (high - low), f"{at:,.0f}") for at in ticks_of(high) if at >= low)
+    ticks = tuple(Tick((at - low) / (high - low), _many(at)) for at in ticks_of(high) if at >= low)
     return lambda answers: (answers - low) / (high - low) if low <= answers <= high else None, ticks
+
+
+def _many(answers: float) -> str:
+    """A number of answers, short enough for an axis on a phone: "2,500", "40k", "1.5M"."""
+    return f"{answers:,.0f}" if answers < 10_000 else f"{answers / 1000:g}k" if answers < 1_000_000 else f"{answers / 1_000_000:g}M"

@@ -22,7 +22,6 @@ from inference.record.model import Record
 from inference.report import decision as decided
 from inference.report import quality
 from inference.report.answers import Answers
-from inference.report.charts import heading
 from inference.report.decision import CostLine
 from inference.report.parts import Part, parts
 from inference.units import count, seconds
@@ -43,7 +42,7 @@ def html_report(records: Sequence[Record], decision: Decision | None = None, cos
         style=Markup(style),  # ours; the one text that is not escaped
         title=_title(found, decision), when=_when(records), prompts=count(len(records), "prompt"),
         parts=[(part, Answers(part), quality.section(part)) for part in found],
-        decision=decided.shown(decision, costs) if decision else None, schema=SCHEMA, heading=heading, seconds=seconds, percent=_percent,
+        decision=decided.shown(decision, costs) if decision else None, schema=SCHEMA, seconds=seconds, percent=_percent,
     )  # fmt: skip
     return UNREADABLE.sub("\ufffd", text)
 

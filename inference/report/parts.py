@@ -20,8 +20,8 @@ from inference.series.series import medians
 from inference.units import count, size
 
 DRAWN = (
-    (SPEED, "Speed", "tokens a second, more is better"), (FIRST_TOKEN, "First token", "less is better"), (TOTAL, "Whole answer", "less is better"),
-    (MEMORY, "Memory", "less is better"),
+    (SPEED, SPEED.title, "tokens a second, more is better"), (FIRST_TOKEN, FIRST_TOKEN.title, "less is better"), (TOTAL, TOTAL.title, "less is better"),
+    (MEMORY, MEMORY.title, "less is better"),
 )  # fmt: skip
 PROMPTS_FILE = "prompts.jsonl"
 ELSEWHERE_TOLD = ("Response",)  # rows of the table that stand in a section of their own
@@ -193,8 +193,8 @@ def _faults(record: Record) -> Iterator[str]:
         yield from (f"{title}: stopped before its end" for run in lane.runs if run.finish_reason == "stopped")
         yield from (f"{title} was not at its fastest: {run.path_reason}" for run in lane.runs if run.path_reason)
         yield from (f"{title}: another run was going on beside" for run in lane.runs if run.alone is False)
-        if lane.note:
-            yield f"{title}: {lane.note}"
+    notes = {lane.note for lane in record.lanes.values()}
+    yield from (f"{lane.title(name)}: {lane.note}" if len(notes) > 1 else lane.note for name, lane in record.lanes.items() if lane.note)
 
 
 def _which(numbers: Sequence[int], of: int) -> str:

@@ -44,8 +44,8 @@ def section(part: Part) -> Section:
 
 
 def _of_one(part: Part, found: Quality, usual: tuple[str, ...]) -> Section:
-    basis = f"{part.title(found.other)} against {part.title(found.reference)}, on {found.source}: {count(found.figures.positions, 'position')}."
-    rows = tuple((cells[0][0], *(words for _, words in cells)) for cells in zip(*map(figure_rows, found.lanes.values()), strict=True))
+    basis = f"{part.title(found.other)} against {part.title(found.reference)}, on the {found.source}: {count(found.figures.positions, 'position')}."
+    rows = tuple((cells[0][0].capitalize(), *(words for _, words in cells)) for cells in zip(*map(figure_rows, found.lanes.values()), strict=True))
     few = () if found.figures.enough else (TOO_FEW,)
     return Section((in_short(found), basis, *few), ("", *(part.title(lane) for lane in found.lanes)), rows, tuple(remarks(found)), usual)
 
