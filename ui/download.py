@@ -7,17 +7,26 @@ from typing import Any
 
 import gradio as gr
 
-from inference.record.export import ENDINGS
+from inference.record import export as plain
+from inference.record.model import Record
+from inference.report.html import html_report
 
-FORMAT_CHOICES = [("Markdown", "markdown"), ("JSON", "json"), ("CSV", "csv")]
+REPORT = "report"
+FORMAT_CHOICES = [("Markdown", "markdown"), ("JSON", "json"), ("CSV", "csv"), ("Report (HTML)", REPORT)]
+ENDINGS = {**plain.ENDINGS, REPORT: "html"}
 NOTHING = "There is nothing to download any more. Run it again."
 _SAVE = """(text, file) => {
     const link = document.createElement('a');
-    link.href = URL.createObjectURL(new Blob([text], {type: 'text/plain;charset=utf-8'}));
+    link.href = URL.createObjectURL(new Blob([text], {type: (file.endsWith('.html') ? 'text/html' : 'text/plain') + ';charset=utf-8'}));
     link.download = file;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }"""
+
+
+def export(records: Sequence[Record], format: str) -> str:
+    """The records in a format of `ENDINGS`."""
+    return html_report(records) if format == REPORT else plain.export(records, format)
 
 
 class Download:

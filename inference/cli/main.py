@@ -30,7 +30,7 @@ from inference.record.export import to_json
 from inference.record.scores import NoQuality
 from inference.settings import Settings, from_env, parse_lanes
 
-MORE = "More: --full prints every figure; --json, --csv or --markdown FILE keeps them."
+MORE = "More: --full prints every figure; --json, --csv, --markdown or --report FILE keeps them."
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Where the command line writes a comparison: `--json`, `--csv`, `--markdown`; `--json -` is stdout.
+"""Where the command line writes a comparison: `--json`, `--csv`, `--markdown`, `--report`; `--json -` is stdout.
 
 Targets are tried before anything runs. At the end stdout comes first, then every file, so that one that can't be
 written takes nothing else with it.
@@ -21,7 +21,8 @@ from inference.record.model import Record
 
 def check_targets(options: argparse.Namespace) -> None:
     """Raise WrongArguments before anything runs where a file could not be written."""
-    for flag, name in (("--json", options.json), ("--csv", getattr(options, "csv", None)), ("--markdown", options.markdown)):
+    for key in ("json", "csv", "markdown", "report"):
+        flag, name = f"--{key}", getattr(options, key, None)
         if name == "-" and flag != "--json":
             raise WrongArguments(f"{flag} can't go to stdout, only --json can. Name a file.")
         check_file(name)
@@ -66,6 +67,10 @@ def give(options: argparse.Namespace, records: Sequence[Record], json: str, tabl
         done.append(put(options.csv, to_csv(records)))
     if options.markdown:
         done.append(put(options.markdown, markdown_all(records) if markdown is None else markdown))
+    if options.report:
+        from inference.report.html import html_report  # with the templates' library, which nothing else here needs
+
+        done.append(put(options.report, html_report(records)))
     return all(done)
 
 

@@ -71,6 +71,7 @@ def _compare(commands: Any) -> Parser:
         "Answer one prompt, or a file of prompts, by each lane; print who won, the answers and their figures.",
         "PROMPT [options]",
         f'"{DEFAULT_PROMPT}"', '"hello" --lanes cuda:nf4,cuda:bf16,cpu:fp32 --repeats 5', '"hello" --markdown card.md', "--prompts orders.jsonl --csv rows.csv",
+        "--prompts orders.jsonl --report report.html",
     )  # fmt: skip
     one.add_argument("words", nargs="?", metavar="PROMPT", help="the prompt, in quotes (or --prompt, or --prompts)")
     one.add_argument("--prompt", help="the prompt; the same as giving it without --prompt")
@@ -87,6 +88,7 @@ def _compare(commands: Any) -> Parser:
     one.add_argument("--json", metavar="FILE", help="write the whole record to FILE; - for stdout, and then nothing else (default: no)")
     one.add_argument("--csv", metavar="FILE", help="write one row for each run to FILE (default: no)")
     one.add_argument("--markdown", metavar="FILE", help="write the table and the code to FILE, ready for a model card (default: no)")
+    one.add_argument("--report", metavar="FILE", help="write a report to FILE, an HTML page to open and to print, complete without a network (default: no)")
     return one
 
 

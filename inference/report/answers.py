@@ -19,7 +19,7 @@ from inference.series.expected import flips, is_right
 from inference.units import count
 
 WAY = "contains"
-SHORT = 1200  # characters of a prompt and an answer to it: up to there it is kept on one page of paper
+SHORT = 500  # characters of a prompt and an answer to it: up to there it is kept on one page of paper
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from inference.report.parts import Part, parts
 from inference.units import count, seconds
 
 HERE = Path(__file__).parent
-ENDING, FORMAT = "html", "report"
 UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # what no HTML file may hold
 # `style-src` by the sheet's hash: an element that came with a text has no style, whatever it says
 POLICY = "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'"

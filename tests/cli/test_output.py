@@ -17,11 +17,12 @@ from tests.support.records import ended, record_of
 from tests.support.scripted import ScriptedEngine
 
 
-def targets(json=None, csv=None, markdown=None):
-    return argparse.Namespace(**{name: value and str(value) for name, value in (("json", json), ("csv", csv), ("markdown", markdown))})
+def targets(json=None, csv=None, markdown=None, report=None):
+    found = {"json": json, "csv": csv, "markdown": markdown, "report": report}
+    return argparse.Namespace(**{name: value and str(value) for name, value in found.items()})
 
 
-@pytest.mark.parametrize("flag", ["--json", "--csv", "--markdown"])
+@pytest.mark.parametrize("flag", ["--json", "--csv", "--markdown", "--report"])
 @pytest.mark.parametrize(("name", "words"), [("folder", "is a folder"), ("none/a", "does not exist"), ("x" * 300, "can't be written")])
 def test_a_target_that_can_not_be_written_is_told_before_anything_runs(monkeypatch, capsys, tmp_path, flag, name, words):
     (tmp_path / "folder").mkdir()
@@ -33,7 +34,7 @@ def test_a_target_that_can_not_be_written_is_told_before_anything_runs(monkeypat
         assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flag", ["csv", "markdown"])
+@pytest.mark.parametrize("flag", ["csv", "markdown", "report"])
 def test_only_json_goes_to_stdout(flag):
     with pytest.raises(InferenceError, match=f"--{flag} can't go to stdout"):
         output.check_targets(targets(**{flag: "-"}))

@@ -11,13 +11,12 @@ from typing import Any
 
 import gradio as gr
 
-from inference.record.export import export
 from inference.record.markdown import markdown_code, markdown_table
 from inference.record.model import Record
 from inference.units import size
 from ui.badge import escape
 from ui.comparison.handlers import Page
-from ui.download import FORMAT_CHOICES, Download, ready
+from ui.download import FORMAT_CHOICES, REPORT, Download, export, ready
 from ui.histories import MOST_BYTES, MOST_KEPT
 from ui.history import pair, reopened
 
@@ -49,7 +48,7 @@ class HistoryTab:
             self.table = gr.Markdown(sanitize_html=True, latex_delimiters=[])
         with gr.Row(elem_id="history-export"):
             self.format = gr.Radio(
-                FORMAT_CHOICES, value="markdown", label="Export as", info="Markdown is ready for a model card, CSV has a row a run, JSON is the record. " + NOTHING_HIDDEN,
+                FORMAT_CHOICES, value="markdown", label="Export as", info="Markdown is ready for a model card, CSV has a row a run, JSON is the record, the report is a file to open and to print. " + NOTHING_HIDDEN,
                 min_width=260,
             )  # fmt: skip
             self.download = Download("comparison", elem_id="download", min_width=160)
@@ -123,7 +122,7 @@ def _note(sentence: str) -> str:
 
 
 def preview(records: Sequence[Record], format: str) -> gr.Textbox:
-    """The export to look at and to copy, of few comparisons and short; else hidden, and not even made of many."""
-    text = export(records, format) if 0 < len(records) <= FEW else ""
+    """The export to look at and to copy, of few comparisons and short; else hidden, and not even made of many, nor a report, which is no text to read."""
+    text = export(records, format) if 0 < len(records) <= FEW and format != REPORT else ""
     shown = 0 < len(text) <= MOST_SHOWN
     return gr.Textbox(text if shown else "", visible=shown)

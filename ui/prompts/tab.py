@@ -15,14 +15,14 @@ import gradio as gr
 from inference.child import ROOT
 from inference.errors import InferenceError
 from inference.events import MAX_NEW_TOKENS_LIMIT, Request
-from inference.record.export import dump, to_csv
+from inference.record.export import dump
 from inference.series import table
 from inference.series.prompts import KINDS, LeftOut, Prompt, read_prompts
 from inference.series.series import Series
 from inference.units import count, size
 from ui.api import MODE_CHOICES, whole
 from ui.comparison.handlers import Page
-from ui.download import FORMAT_CHOICES, Download, ready
+from ui.download import FORMAT_CHOICES, Download, export, ready
 from ui.prompts import view as series_view
 from ui.prompts import watched
 from ui.prompts.watched import Watched, alert, said
@@ -206,7 +206,7 @@ def _nothing() -> list[Any]:
 
 
 def in_format(series: Series, format: str) -> str:
-    """A series as Markdown, CSV or JSON."""
+    """A series in a format of the page's; as Markdown and JSON with what is told of it as a whole."""
     if format == "markdown":
         return table.markdown(series)
-    return to_csv(series.records) if format == "csv" else dump(series.as_json())
+    return dump(series.as_json()) if format == "json" else export(series.records, format)
