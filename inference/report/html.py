@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -46,6 +47,7 @@ def html_report(records: Sequence[Record], decision: Decision | None = None, cos
     return UNREADABLE.sub("\ufffd", text)
 
 
+@cache
 def _template() -> Template:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True

@@ -1,6 +1,7 @@
 """Records made of scripted runs, for tests of what is read off them."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from inference.events import Done, Hello, LoadFigures, Request
@@ -28,6 +29,12 @@ def status(name, available=True):
 def ended(tps, ids=(1, 2, 3), reason="stop", total=None):
     timings = Timings(0.1, 40.0, 1 / tps, tps, total or 0.1 + 2 / tps, (0.1, 0.2, 0.3))
     return Progress(0.0, "done", "abc", len(ids), done=Done("r", reason, "abc", tuple(ids), 4, timings, t_start=1.0, path="eager", warm=True, alone=True))
+
+
+def saying(text, **more):
+    """A run that wrote `text`."""
+    run = ended(5, **more)
+    return replace(run, text=text, done=replace(run.done, text=text))
 
 
 def record_of(**runs):

@@ -66,7 +66,12 @@ def test_download_saves_in_the_format_chosen_at_that_moment_and_is_off_while_the
     compare(tab)
     open_page(tab, "History")
     tab.wait(tab.page.locator("#download").is_enabled, "Download enabled")
-    for label, ending, begin in (("CSV", "csv", "created,"), ("JSON", "json", "{"), ("Markdown", "md", "## 4-bit")):
+    for label, ending, begin in (
+        ("CSV", "csv", "created,"),
+        ("JSON", "json", "{"),
+        ("Markdown", "md", "## 4-bit"),
+        ("Report (HTML)", "html", "<!doctype html>"),
+    ):
         tab.page.get_by_role("radio", name=label).last.check()
         name, text = save(tab, "#download")
         assert name == f"comparison.{ending}" and text.startswith(begin)

@@ -1,0 +1,196 @@
+"""The report of records: everything is in it and in order, whole HTML that asks for nothing, a part a model, and the command line's flag."""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+from dataclasses import replace
+from html.parser import HTMLParser
+
+from inference.child import ROOT
+from inference.cli import main as command_line
+from inference.cli import prompts as prompts_command
+from inference.hardware import from_file
+from inference.progress import Progress
+from inference.record.model import Row
+from inference.record.scores import Figures, NoQuality, Quality
+from inference.report.html import html_report
+from inference.series.series import Series
+from inference.space import files
+from inference.space.asked import Asked, variables
+from tests.support.records import ended, record_of, saying
+from tests.support.scripted import ScriptedEngine
+from ui.prompts.tab import in_format
+
+VOID = {"meta", "rect", "line", "polyline", "br"}
+DIED = Progress(0.0, "failed", "half", 3, prompt_ids=(1, 2), error="It died.", t_first_s=0.25, t_last_s=0.75)
+SECTIONS = ["Who won", "Each lane's figures", "In pictures", "Quality", "All answers", "Conditions, versions, faults", "To repeat it"]
+LONG = "word " * 5000 + "the end"
+
+
+def asked(prompt: str, left: str, right: str, line: int = 0, expected: str | None = None):
+    """A record of one prompt, answered by a 4-bit lane and the reference."""
+    same = left == right
+    record = record_of(cpu_nf4=saying(left, ids=(1, 2, 3) if same else (1, 2, 4)), cpu_fp32=saying(right))
+    return replace(record, request=replace(record.request, prompt=prompt), row=Row(line, expected) if line else None)
+
+
+SIX = [
+    asked("may i see the menu", "We have dal.", "We have dal.", 2, "dal"),
+    asked("two naan", "That is one naan.", "That is two naan.", 3, "two naan"),
+    asked("a cola", "One cola.", "A drink.", 4, "cola"),
+    asked("هل لديكم طعام نباتي؟", "نعم", "نعم", 5),
+    asked("ご注文は?", "ダル。😀", "ダル。", 6),
+    asked("a long one", LONG, LONG, 7),
+]
+
+
+class Page(HTMLParser):
+    """What a report is made of; fails where an element is not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open, self.seen, self.words = [], [], {}
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes) -> None:
+        self.seen.append((tag, dict(attributes), list(self.open)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes) -> None:
+        self.seen.append((tag, dict(attributes), list(self.open)))
+
+    def handle_endtag(self, tag) -> None:
+        assert tag in VOID or self.open.pop() == tag, tag
+
+    def handle_data(self, data) -> None:
+        if self.open:
+            self.words.setdefault(self.open[-1], []).append(data)
+
+    def all(self, *tags: str) -> list[dict]:
+        return [attributes for tag, attributes, _ in self.seen if tag in tags]
+
+
+def test_every_section_is_there_in_order_and_every_answer_whole():
+    text = html_report(SIX)
+    page = Page(text)
+    assert page.words["h2"] == SECTIONS and len(page.all("h1")) == 1
+    for record in SIX:
+        for part in (record.request.prompt, *(lane.shown_run.text for lane in record.lanes.values())):
+            assert part in text or all(piece in text for piece in part.split()), part
+    assert text.count(LONG) == 2, "an answer that is long is whole"
+
+
+def test_each_text_of_a_visitor_or_a_model_has_its_own_direction():
+    page = Page(html_report(SIX))
+    said = [attributes for tag, attributes, _ in page.seen if tag == "blockquote" or attributes.get("class") == "said"]
+    assert len(said) == 3 * len(SIX) and {attributes.get("dir") for attributes in said} == {"auto"}
+
+
+def test_it_is_whole_html_that_asks_for_nothing_and_allows_no_script():
+    for records in (SIX, SIX[:1], [], [record_of(cuda_nf4=ended(20), cuda_bf16=ended(9), cpu_fp32=DIED)]):
+        page = Page(html_report(records))
+        ids = [attributes["id"] for _, attributes, _ in page.seen if "id" in attributes]
+        assert len(ids) == len(set(ids)) and not page.all("script", "img", "link", "iframe", "object", "form", "base")
+        policy = next(each["content"] for each in page.all("meta") if each.get("http-equiv") == "Content-Security-Policy")
+        assert "default-src 'none'" in policy and "script" not in policy and "unsafe" not in policy
+        for _, attributes, _ in page.seen:
+            assert not any(name.startswith("on") or name in ("src", "style", "srcset", "action", "xlink:href") for name in attributes)
+            assert "href" not in attributes or attributes["href"].removeprefix("#") in ids
+        assert "@import" not in page.words["style"][0] and "url(" not in page.words["style"][0]
+
+
+def test_headings_and_table_heads_say_what_they_are_of():
+    page = Page(html_report(SIX))
+    assert all(attributes.get("scope") in ("col", "row") for attributes in page.all("th")) and all(
+        attributes.get("aria-label") for attributes in page.all("table")
+    )
+    sections = [index for index, (tag, _, _) in enumerate(page.seen) if tag in ("section", "article")]
+    assert all(page.seen[index + 1][0] in ("h2", "h3") for index in sections)
+    assert all(attributes.get("aria-hidden") == "true" for attributes in page.all("svg"))
+
+
+def test_what_flipped_and_what_differs_is_marked():
+    text = html_report(SIX)
+    assert 'Right to wrong: <a href="#prompt-1-2">prompt 2</a>. Wrong to right: <a href="#prompt-1-3">prompt 3</a>.' in text
+    assert text.count("Flipped: right in the reference, wrong here") == 1 and text.count("Flipped: wrong in the reference, right here") == 1
+    assert "That is <mark>one</mark> naan." in text and "That is <mark>two</mark> naan." in text
+    assert "✓ Holds what is expected" in text and "4-bit NF4 on the CPU and FP32 on the CPU gave the same answer to 3 of 6 prompts." in text
+
+
+def test_figures_are_medians_over_all_prompts_with_their_range():
+    fast = [record_of(cpu_nf4=ended(tps), cpu_fp32=ended(10)) for tps in (20, 40, 60)]
+    text = html_report(fast)
+    assert "40.0 tok/s (20.0 tok/s - 60.0 tok/s, n 3)" in text and "4-bit writes 4.0× faster" in text
+    assert re.search(r'class="fill" width="66.67%"', text) and re.search(r'class="range" x1="33.33%" x2="100.00%"', text)
+    assert "Medians over 3 prompts" in text and "Of one run each" in html_report(fast[:1])
+
+
+def test_the_command_repeats_it_and_the_file_is_given_with_it():
+    text = html_report(SIX)
+    assert "compare --prompts=prompts.jsonl --lanes cpu:nf4,cpu:fp32 --max-new-tokens" in text
+    assert "{&#34;prompt&#34;: &#34;two naan&#34;, &#34;expected&#34;: &#34;two naan&#34;}" in text
+    assert "compare &#39;--prompt=two naan&#39; --lanes" in html_report(SIX[1:2])
+
+
+def test_faults_are_told_with_their_prompts_and_nothing_fails_without_figures():
+    text = html_report([*SIX[:2], record_of(cpu_nf4=ended(5), cpu_fp32=DIED)])
+    assert "FP32 on the CPU: It died. (prompt 3)" in text and '<p class="broken">It died.</p>' in text
+    assert "None: every lane answered" in html_report(SIX)
+    assert "No winner" in html_report([record_of(cpu_nf4=DIED, cpu_fp32=DIED)]) and "Nothing was measured" in html_report([])
+
+
+def test_records_of_two_models_are_parts_of_their_own_with_places_of_their_own():
+    other = [replace(record, model=replace(record.model, id="you/other")) for record in SIX[:2]]
+    page = Page(html_report([*SIX, *other]))
+    assert [heading for heading in page.words["h2"] if heading not in SECTIONS] == ["1. fake/model", "2. you/other"]
+    assert page.words["h1"] == ["fake/model, you/other"] and sum("id" in each for each in page.all("article")) == 8
+
+
+def test_quality_is_told_of_one_of_several_together_or_why_not():
+    def scored(agreement: float, positions: int) -> Quality:
+        figures = Figures(positions, 0.02, 0.01, 0.01, 0.2, 0.3, agreement, 0.01, 5.0, 5.1, 1.02, 0.01)
+        return Quality(figures, "cpu:fp32", "cpu:nf4", "answer", 12, 1000, {"cpu:nf4": figures})
+
+    one = html_report([replace(SIX[0], quality=scored(0.9, 50))])
+    assert "same first choice as FP32 at 90 % of 50 positions" in one and "too few for a verdict" in one and "For scale" in one
+    two = html_report(
+        [replace(SIX[0], quality=scored(0.9, 100)), replace(SIX[1], quality=scored(0.8, 300)), replace(SIX[2], quality=NoQuality("Too <short>."))]
+    )
+    assert "at 82 % of 400 positions in 2 answers (mean divergence 0.02 nat, perplexity ratio 1.02)" in two and "Not in it: Too &lt;short&gt;." in two
+    assert "python -m inference quality" in html_report(SIX)
+
+
+def test_three_lanes_stand_in_order_each_in_its_colour():
+    four = {"cuda_nf4": ended(100), "cuda_bf16": ended(200), "cpu_nf4": ended(20), "cpu_fp32": ended(10)}
+    text = html_report([record_of(**four), record_of(**four)])
+    assert re.findall(r'<th scope="row" class="(of-[\w-]+)">', text) == ["of-bf16", "of-4bit", "of-4bit-cpu", "of-fp32"]
+    assert "2 of 2 the same" in text and "the reference" in text
+
+
+def test_its_files_are_among_those_that_a_space_gets():
+    uploaded = {file.path for file in files.collect(ROOT, Asked("you/demo", from_file().named("t4-small"), "menu", variables([], "menu", None)))}
+    assert {f"inference/report/{path.name}" for path in (ROOT / "inference" / "report").iterdir() if path.is_file()} <= uploaded
+
+
+def test_the_page_gives_a_file_of_prompts_as_a_report():
+    assert in_format(Series([], records=list(SIX)), "report") == html_report(SIX)
+
+
+def test_the_command_writes_it_of_one_prompt(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(command_line, "Engine", ScriptedEngine)
+    monkeypatch.setenv("HF_TOKEN", "hf_very_secret")
+    assert command_line.main(["compare", "hello you", "--report", str(tmp_path / "r.html")]) == 0
+    text = (tmp_path / "r.html").read_text("utf-8")
+    assert "hello you" in text and "10.0 tok/s" in text and "hf_very_secret" not in text
+    assert Page(text).words["h2"][0] == "Who won" and capsys.readouterr().out
+
+
+def test_the_command_writes_it_of_a_file_of_prompts(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(prompts_command, "Engine", lambda settings: nullcontext())
+    monkeypatch.setattr(Series, "run", lambda series, *_: series.records.extend(SIX) or iter(SIX))
+    (tmp_path / "p.txt").write_text("hello", "utf-8")
+    assert command_line.main(["compare", "--prompts", str(tmp_path / "p.txt"), "--report", str(tmp_path / "r.html")]) == 0
+    assert (tmp_path / "r.html").read_text("utf-8") == html_report(SIX) and capsys.readouterr().out

@@ -1,0 +1,85 @@
+"""The decision in the report: its sentence first, every figure with its source, what was asked, and cost over answers a day as a drawing."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from inference.decide.model import Decision
+from inference.report import decision as decided
+from inference.report.decision import CostLine
+from inference.report.html import html_report
+from tests.support.decided import COSTS, CPU, DECISION, GPU
+from tests.support.records import ended, record_of
+
+RECORDS = [record_of(cuda_nf4=ended(20), cpu_fp32=ended(5))]
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The cells of each row of the candidates' table, without markup."""
+    table = text[text.index("The candidates") : text.index("</table>", text.index("The candidates"))]
+    found = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table, re.S)
+    return {title: [" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in re.findall(r"<td.*?</td>", cells, re.S)] for title, cells in found}
+
+
+def test_the_decision_comes_first_in_place_of_who_won_with_why_and_what_would_turn_it():
+    text = html_report(RECORDS, DECISION)
+    assert re.findall(r"<h2>(.*?)</h2>", text)[:2] == ["The decision", "Each lane's figures"]
+    assert '<p class="sentence of-4bit">Serve 4-bit NF4 on the GPU.</p>' in text and '<h1 dir="auto">you/tuned</h1>' in text
+    assert all(
+        words in text
+        for words in ("The wait decided it.", "A longer wait.", "Measured on one machine.", "From 3,400 answers a day on 4-bit NF4 on the GPU is cheaper.")
+    )
+
+
+def test_every_figure_stands_over_its_source_and_every_rule_says_how_it_went():
+    found = rows(html_report(RECORDS, DECISION))
+    assert found["Cost a month"] == ["$584.00 $0.80 an hour x 730 hours", "$21.90 $0.03 an hour x 730 hours"]
+    assert found["Answers a day"] == ["41,000 estimated from 20 totals", "–"]
+    assert found["Verdict"] == ["Serve this one", "Out: its first word comes &lt;late&gt;"]
+    text = html_report(RECORDS, DECISION)
+    assert '<span class="kept">60 ms (16 times under)</span>' in text and '<span class="broken">2.10 s (2 times over)</span>' in text
+    assert '<span class="unsure">98 %</span>' in text
+
+
+def test_what_was_asked_is_told_with_each_price_s_source():
+    asked = dict(decided.shown(DECISION).asked)
+    assert (
+        asked["Answers a day"] == "2,000" and asked["Longest wait for the first word"] == "1.00 s" and asked["Longest wait for the whole answer"] == "no limit"
+    )
+    assert asked["Price of 4-bit NF4 on the GPU"] == "$0.80 an hour (l4x1, prices read 2026-08)" and asked["Between visits"] == "asleep after 15 min"
+
+
+def test_none_chosen_is_no_lane_s_colour_and_a_report_needs_no_records():
+    undecided = Decision(DECISION.asked, "m", (GPU, CPU), (), None, "Not decided.", (), ())
+    text = html_report([], undecided)
+    assert '<p class="sentence ">Not decided.</p>' in text and "Nothing was measured" not in text and rows(text)["Verdict"][0] == "Not decided"
+
+
+def test_a_wide_range_of_answers_is_drawn_by_powers_of_ten_and_the_turn_lies_on_both():
+    chart = decided.shown(DECISION, COSTS).chart
+    assert [tick.words for tick in chart.across] == ["10", "100", "1,000", "10k", "100k"] and [tick.at for tick in chart.across] == pytest.approx(
+        [0, 0.25, 0.5, 0.75, 1]
+    )
+    assert chart.lines[0].points == ((0.0, 0.5), (1.0, 0.5)) and chart.lines[0].colour == "of-4bit" and chart.lines[1].points[1] == (1.0, 0.0)
+    assert chart.turns[0].at == pytest.approx(0.633, abs=0.001) and chart.asked.words == "asked: 2,000" and chart.asked.at < chart.turns[0].at
+    assert [tick.words for tick in chart.up] == ["$0", "$500", "$1,000"] and chart.up[0].at == 1
+    assert html_report(RECORDS, DECISION, COSTS).count("<polyline") == 2
+
+
+def test_a_narrow_range_is_linear_and_what_lies_outside_is_not_drawn():
+    chart = decided.shown(DECISION, (CostLine("cuda:nf4", ((1000, 10), (1500, 20))),)).chart
+    assert chart.turns == () and chart.asked is None and chart.across[0].at == 0 and chart.across[-1] == decided.Tick(1.0, "1,500")
+
+
+@pytest.mark.parametrize(
+    "costs", [(), (CostLine("cuda:nf4", ((10, 5),)),), (CostLine("cuda:nf4", ((10, 0), (20, 0))),), (CostLine("cuda:nf4", ((10, 1), (10, 2))),)]
+)
+def test_no_drawing_is_made_of_too_little(costs):
+    assert decided.shown(DECISION, costs).chart is None
+
+
+@pytest.mark.parametrize(("value", "words"), [(0.8, "$0.80"), (0, "$0"), (12, "$12"), (99.5, "$99.50"), (1240.4, "$1,240")])
+def test_money_is_told_to_the_cent_where_that_counts(value, words):
+    assert decided.dollars(value) == words
