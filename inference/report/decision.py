@@ -6,14 +6,17 @@ In: a `Decision`, and points of cost where they are known. Out: words, and a cha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from inference.decide.model import Asked, Candidate, Decision, Rule
+from inference.decide.model import Asked, Candidate, Decision, Rule, Turn
 from inference.lanes import colour
 from inference.report.charts import ticks_of
 from inference.units import seconds, share
 
+MOST_TURNS = 3  # that are told and drawn: machines come whole, so that the cheaper lane may change many times
+AROUND = 5.0  # times below the first and above the last number of answers that is marked, the axis goes on
+POINTS = 240
 WIDE = 30.0  # times from the fewest to the most answers a day: from there on the axis is by powers of ten
 KEEPS = {True: "keeps it", False: "breaks it", None: "can't be said"}
 
@@ -33,6 +36,15 @@ class Cell:
     words: str
     source: str = ""
     kind: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure of each candidate; `source` is where all of them are from, empty where each says its own."""
+
+    title: str
+    source: str
+    cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
@@ -71,9 +83,7 @@ class Shown:
     colour: str
     asked: tuple[tuple[str, str], ...]
     heads: tuple[tuple[str, str], ...]
-    verdicts: tuple[Cell, ...]
-    figures: tuple[tuple[str, tuple[Cell, ...]], ...]
-    rules: tuple[tuple[str, tuple[Cell, ...]], ...]
+    rows: tuple[Row, ...]
     turns: tuple[str, ...]
     chart: CostChart | None
 
@@ -84,10 +94,12 @@ def shown(decision: Decision, costs: Sequence[CostLine] = ()) -> Shown:
     heads = tuple((each.title, colour(each.lane, lanes)) for each in decision.candidates)
     return Shown(
         decision, colour(decision.chosen, lanes) if decision.chosen in lanes and decision.chosen else "", tuple(_asked(decision)), heads,
-        tuple(_verdict(decision, each) for each in decision.candidates),
-        tuple(_rows(decision.candidates, lambda each: {traced.title: Cell(traced.words, traced.source) for traced in each.figures})),
-        tuple(_rows(decision.candidates, lambda each: {rule.title: _rule(rule) for rule in each.rules})),
-        tuple(_turn(decision, turn.answers_per_day, turn.then) for turn in decision.turns), _chart(decision, costs),
+        (
+            Row("Verdict", "", tuple(_verdict(decision, each) for each in decision.candidates)),
+            *_rows(decision.candidates, lambda each: {rule.title: _rule(rule) for rule in each.rules}),
+            *_rows(decision.candidates, lambda each: {traced.title: Cell(traced.words, traced.source) for traced in each.figures}),
+        ),
+        tuple(_turn(decision, turn) for turn in near(decision)), _chart(decision, costs),
     )  # fmt: skip
 
 
@@ -128,18 +140,36 @@ def _rule(rule: Rule) -> Cell:
     return Cell(words or KEEPS[rule.keeps], kind={True: "kept", False: "broken", None: "unsure"}[rule.keeps])
 
 
-def _rows(candidates: Sequence[Candidate], cells: Callable[[Candidate], dict[str, Cell]]) -> Iterator[tuple[str, tuple[Cell, ...]]]:
-    """A row a title that any of them has, in the order they come in."""
+def _rows(candidates: Sequence[Candidate], cells: Callable[[Candidate], dict[str, Cell]]) -> Iterator[Row]:
+    """A row a title that any of them has, in the order they come in; where all are from the same, that is said once."""
     found = [cells(each) for each in candidates]
     for title in dict.fromkeys(title for each in found for title in each):
-        yield title, tuple(each.get(title, Cell("–")) for each in found)
+        row = [each.get(title) for each in found]
+        sources = [cell.source for cell in row if cell]
+        alike = sources[0] if len(sources) > 1 and len(set(sources)) == 1 else ""
+        yield Row(title, alike, tuple(replace(cell, source="" if alike else cell.source) if cell else Cell("–") for cell in row))
 
 
-def _turn(decision: Decision, answers: float, then: str) -> str:
-    return f"From {answers:,.0f} answers a day on {_title(decision, then)} is cheaper."
+def near(decision: Decision) -> list[Turn]:
+    """The turning points nearest to what was asked, in their order."""
+    asked = max(decision.asked.answers_per_day, 1.0)
+    nearest = sorted(decision.turns, key=lambda turn: abs(math.log(max(turn.answers_per_day, 1.0) / asked)))
+    return sorted(nearest[:MOST_TURNS], key=lambda turn: turn.answers_per_day)
+
+
+def _turn(decision: Decision, turn: Turn) -> str:
+    return f"From {turn.answers_per_day:,.0f} answers a day on {_title(decision, turn.then)} is cheaper than {_title(decision, turn.before)}."
 
 
 # ---- the chart
+
+
+def cost_lines(decision: Decision, months: Mapping[str, Callable[[float], float]]) -> tuple[CostLine, ...]:
+    """What each lane costs a month, by a function of answers a day, around what was asked and the turning points nearest to it."""
+    marked = [max(decision.asked.answers_per_day, 1.0), *(turn.answers_per_day for turn in near(decision))]
+    low, high = min(marked) / AROUND, max(marked) * AROUND
+    places = [low * (high / low) ** (n / POINTS) for n in range(POINTS + 1)]
+    return tuple(CostLine(lane, tuple((at, month(at)) for at in places)) for lane, month in months.items())
 
 
 def _chart(decision: Decision, costs: Sequence[CostLine]) -> CostChart | None:
@@ -153,7 +183,7 @@ def _chart(decision: Decision, costs: Sequence[CostLine]) -> CostChart | None:
     lanes = [each.lane for each in decision.candidates]
     lines = tuple(_line(decision, line, lanes, place, most) for line in known)
     up = tuple(Tick(1 - at / most, dollars(at)) for at in ticks_of(most))
-    turns = tuple(Tick(at, f"{turn.answers_per_day:,.0f}") for turn in decision.turns if (at := place(turn.answers_per_day)) is not None)
+    turns = tuple(Tick(at, f"{turn.answers_per_day:,.0f}") for turn in near(decision) if (at := place(turn.answers_per_day)) is not None)
     asked = place(decision.asked.answers_per_day)
     return CostChart(lines, across, up, turns, None if asked is None else Tick(asked, f"asked: {decision.asked.answers_per_day:,.0f}"))
 

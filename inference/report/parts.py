@@ -99,6 +99,8 @@ class Part:
     @property
     def beside(self) -> str:
         """What must be said beside who won, or why nobody did."""
+        if self.facts and not self.one:
+            return overall.beside(self.records, self.facts)
         return scoreboard.no_winner(self.whole) or scoreboard.caveat(self.whole)
 
     @property

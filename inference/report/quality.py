@@ -9,8 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inference.record.quality import TOO_FEW, figure_rows, in_short, remarks
-from inference.record.scale import USUAL
+from inference.record.quality import TOO_FEW, USUAL, figure_rows, in_short, remarks
 from inference.record.scores import ENOUGH_POSITIONS, Figures, NoQuality, Quality
 from inference.report.parts import Part
 from inference.units import count, share

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from inference.decide.model import Decision
+from inference.decide.model import Decision, Turn
 from inference.report import decision as decided
 from inference.report.decision import CostLine
 from inference.report.html import html_report
@@ -19,7 +20,7 @@ RECORDS = [record_of(cuda_nf4=ended(20), cpu_fp32=ended(5))]
 def rows(text: str) -> dict[str, list[str]]:
     """The cells of each row of the candidates' table, without markup."""
     table = text[text.index("The candidates") : text.index("</table>", text.index("The candidates"))]
-    found = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table, re.S)
+    found = re.findall(r'<tr><th scope="row">([^<]*).*?</th>(.*?)</tr>', table, re.S)
     return {title: [" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in re.findall(r"<td.*?</td>", cells, re.S)] for title, cells in found}
 
 
@@ -29,7 +30,7 @@ def test_the_decision_comes_first_in_place_of_who_won_with_why_and_what_would_tu
     assert '<p class="sentence of-4bit">Serve 4-bit NF4 on the GPU.</p>' in text and '<h1 dir="auto">you/tuned</h1>' in text
     assert all(
         words in text
-        for words in ("The wait decided it.", "A longer wait.", "Measured on one machine.", "From 3,400 answers a day on 4-bit NF4 on the GPU is cheaper.")
+        for words in ("The wait decided it.", "A longer wait.", "Measured on one machine.", "From 3,400 answers a day on 4-bit NF4 on the GPU is cheaper than FP32 on the CPU.")
     )
 
 
@@ -66,6 +67,25 @@ def test_a_wide_range_of_answers_is_drawn_by_powers_of_ten_and_the_turn_lies_on_
     assert chart.turns[0].at == pytest.approx(0.633, abs=0.001) and chart.asked.words == "asked: 2,000" and chart.asked.at < chart.turns[0].at
     assert [tick.words for tick in chart.up] == ["$0", "$500", "$1,000"] and chart.up[0].at == 1
     assert html_report(RECORDS, DECISION, COSTS).count("<polyline") == 2
+
+
+def test_of_many_turning_points_the_nearest_are_told_and_the_costs_are_drawn_around_them():
+    turns = tuple(Turn(answers, "cpu:fp32", "cuda:nf4") for answers in (10, 500, 1500, 2500, 90_000, 10**6))
+    many = replace(DECISION, turns=turns)
+    assert [turn.answers_per_day for turn in decided.near(many)] == [500, 1500, 2500]
+    lines = decided.cost_lines(many, {"cuda:nf4": lambda answers: 584.0, "cpu:fp32": lambda answers: answers})
+    assert (
+        [line.lane for line in lines] == ["cuda:nf4", "cpu:fp32"]
+        and lines[1].points[0] == (100, 100)
+        and lines[1].points[-1] == pytest.approx((12_500, 12_500))
+    )
+    assert html_report(RECORDS, many, lines).count('class="turn"') == 3
+
+
+def test_a_source_that_all_share_is_said_once():
+    alike = replace(CPU, figures=(replace(CPU.figures[0], source=GPU.figures[0].source),))
+    text = html_report([], replace(DECISION, candidates=(GPU, alike)))
+    assert text.count("$0.80 an hour x 730 hours") == 1 and rows(text)["Cost a month"] == ["$584.00", "$21.90"]
 
 
 def test_a_narrow_range_is_linear_and_what_lies_outside_is_not_drawn():
