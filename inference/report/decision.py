@@ -17,7 +17,9 @@ from inference.units import seconds, share
 MOST_TURNS = 3  # that are told and drawn: machines come whole, so that the cheaper lane may change many times
 AROUND = 5.0  # times below the first and above the last number of answers that is marked, the axis goes on
 POINTS = 240
-WIDE = 30.0  # times from the fewest to the most answers a day: from there on the axis is by powers of ten
+WIDE = 10.0  # times from the fewest to the most answers a day: from there on the axis goes by their logarithm
+FEW_DECADES = 2.0  # up to there with ticks at 2 and 5 as well
+COST = "Cost"  # how the titles of those figures begin that stand first
 KEEPS = {True: "keeps it", False: "breaks it", None: "can't be said"}
 
 
@@ -83,7 +85,7 @@ class Shown:
     colour: str
     asked: tuple[tuple[str, str], ...]
     heads: tuple[tuple[str, str], ...]
-    rows: tuple[Row, ...]
+    groups: tuple[tuple[str, tuple[Row, ...]], ...]  # of rows, each with its heading, the first without one
     turns: tuple[str, ...]
     chart: CostChart | None
 
@@ -94,11 +96,7 @@ def shown(decision: Decision, costs: Sequence[CostLine] = ()) -> Shown:
     heads = tuple((each.title, colour(each.lane, lanes)) for each in decision.candidates)
     return Shown(
         decision, colour(decision.chosen, lanes) if decision.chosen in lanes and decision.chosen else "", tuple(_asked(decision)), heads,
-        (
-            Row("Verdict", "", tuple(_verdict(decision, each) for each in decision.candidates)),
-            *_rows(decision.candidates, lambda each: {rule.title: _rule(rule) for rule in each.rules}),
-            *_rows(decision.candidates, lambda each: {traced.title: Cell(traced.words, traced.source) for traced in each.figures}),
-        ),
+        tuple(group for group in _groups(decision) if group[1]),
         tuple(_turn(decision, turn) for turn in near(decision)), _chart(decision, costs),
     )  # fmt: skip
 
@@ -125,6 +123,16 @@ def _asked(decision: Decision) -> Iterator[tuple[str, str]]:
     yield "Between visits", "always on" if asked.sleep_after_min is None else f"asleep after {asked.sleep_after_min:g} min"
     for lane, price in asked.prices.items():
         yield f"Price of {_title(decision, lane)}", f"{dollars(price.dollars_per_hour)} an hour ({price.source})"
+
+
+def _groups(decision: Decision) -> Iterator[tuple[str, tuple[Row, ...]]]:
+    """The verdict with what it costs, then the limits, then all other figures."""
+    rules = _rows(decision.candidates, lambda each: {rule.title: _rule(rule) for rule in each.rules})
+    figures = tuple(_rows(decision.candidates, lambda each: {traced.title: Cell(traced.words, traced.source) for traced in each.figures}))
+    verdict = Row("Verdict", "", tuple(_verdict(decision, each) for each in decision.candidates))
+    yield "", (verdict, *(row for row in figures if row.title.startswith(COST)))
+    yield "The limits", tuple(rules)
+    yield "All other figures", tuple(row for row in figures if not row.title.startswith(COST))
 
 
 def _verdict(decision: Decision, candidate: Candidate) -> Cell:
@@ -197,8 +205,10 @@ def _axis(low: float, high: float) -> tuple[Callable[[float], float | None], tup
     """Where a number of answers lies between both ends (None outside), and the axis's ticks."""
     if high / low > WIDE:
         reach = math.log10(high / low)
-        powers = range(math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9) + 1)
-        ticks = tuple(Tick(max(0.0, math.log10(10.0**power / low) / reach), _many(10.0**power)) for power in powers)
+        steps = (1, 2, 5) if reach <= FEW_DECADES else (1,)
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        marked = (step * 10.0**power for power in powers for step in steps)
+        ticks = tuple(Tick(math.log10(at / low) / reach, _many(at)) for at in marked if low <= at <= high)
         return lambda answers: math.log10(answers / low) / reach if low <= answers <= high else None, ticks
     ticks = tuple(Tick((at - low) / (high - low), _many(at)) for at in ticks_of(high) if at >= low)
     return lambda answers: (answers - low) / (high - low) if low <= answers <= high else None, ticks

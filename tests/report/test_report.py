@@ -104,7 +104,7 @@ def test_it_is_whole_html_that_asks_for_nothing_and_allows_no_script():
 
 def test_headings_and_table_heads_say_what_they_are_of():
     page = Page(html_report(SIX))
-    assert all(attributes.get("scope") in ("col", "row") for attributes in page.all("th")) and all(
+    assert all(attributes.get("scope") in ("col", "row", "rowgroup") for attributes in page.all("th")) and all(
         attributes.get("aria-label") for attributes in page.all("table")
     )
     sections = [index for index, (tag, _, _) in enumerate(page.seen) if tag in ("section", "article")]

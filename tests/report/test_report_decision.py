@@ -30,7 +30,12 @@ def test_the_decision_comes_first_in_place_of_who_won_with_why_and_what_would_tu
     assert '<p class="sentence of-4bit">Serve 4-bit NF4 on the GPU.</p>' in text and '<h1 dir="auto">you/tuned</h1>' in text
     assert all(
         words in text
-        for words in ("The wait decided it.", "A longer wait.", "Measured on one machine.", "From 3,400 answers a day on 4-bit NF4 on the GPU is cheaper than FP32 on the CPU.")
+        for words in (
+            "The wait decided it.",
+            "A longer wait.",
+            "Measured on one machine.",
+            "From 3,400 answers a day on 4-bit NF4 on the GPU is cheaper than FP32 on the CPU.",
+        )
     )
 
 
@@ -39,6 +44,7 @@ def test_every_figure_stands_over_its_source_and_every_rule_says_how_it_went():
     assert found["Cost a month"] == ["$584.00 $0.80 an hour x 730 hours", "$21.90 $0.03 an hour x 730 hours"]
     assert found["Answers a day"] == ["41,000 estimated from 20 totals", "–"]
     assert found["Verdict"] == ["Serve this one", "Out: its first word comes &lt;late&gt;"]
+    assert list(found) == ["Verdict", "Cost a month", "First word", "Same first choice", "Answers a day"], "the cost stands first"
     text = html_report(RECORDS, DECISION)
     assert '<span class="kept">60 ms (16 times under)</span>' in text and '<span class="broken">2.10 s (2 times over)</span>' in text
     assert '<span class="unsure">98 %</span>' in text
@@ -86,6 +92,11 @@ def test_a_source_that_all_share_is_said_once():
     alike = replace(CPU, figures=(replace(CPU.figures[0], source=GPU.figures[0].source),))
     text = html_report([], replace(DECISION, candidates=(GPU, alike)))
     assert text.count("$0.80 an hour x 730 hours") == 1 and rows(text)["Cost a month"] == ["$584.00", "$21.90"]
+
+
+def test_less_than_two_powers_of_ten_have_marks_between():
+    chart = decided.shown(DECISION, (CostLine("cuda:nf4", ((400, 10), (10_000, 20))),)).chart
+    assert [tick.words for tick in chart.across] == ["500", "1,000", "2,000", "5,000", "10k"]
 
 
 def test_a_narrow_range_is_linear_and_what_lies_outside_is_not_drawn():
