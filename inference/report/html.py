@@ -62,11 +62,19 @@ def _title(found: Sequence[Part], decision: Decision | None) -> str:
 
 def _when(records: Sequence[Record]) -> str:
     """The day and time of the records, from the first to the last: "29 November 2026, 11:49 UTC"."""
-    times = sorted(datetime.fromisoformat(record.created).astimezone(UTC) for record in records)
+    times = sorted(found for record in records if (found := _time(record.created)))
     if not times:
         return ""
     first, last = (f"{at.day} {at:%B %Y, %H:%M}" for at in (times[0], times[-1]))
     return f"{first} UTC" if first == last else f"{first} to {last if times[0].date() != times[-1].date() else f'{times[-1]:%H:%M}'} UTC"
+
+
+def _time(created: str) -> datetime | None:
+    """A record's time; None where what a file says is none."""
+    try:
+        return datetime.fromisoformat(created).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _percent(part: float) -> str:

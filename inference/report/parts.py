@@ -80,7 +80,7 @@ class Part:
             f"Medians of {repeats} runs after a warm-up, with the smallest and the largest." if repeats > 1 else "Of one run each: times vary from run to run."
         )
 
-    @property
+    @cached_property
     def facts(self) -> tuple[Fact, ...]:
         return scoreboard.facts(self.whole) if self.one else overall.facts(self.records, medians(self.records))
 
@@ -113,7 +113,7 @@ class Part:
         left_out = ELSEWHERE_TOLD if self.one else OF_ONE_PROMPT
         return [row for row in table.table_rows(self.whole) if row.title not in left_out]
 
-    @property
+    @cached_property
     def charts(self) -> list[Chart]:
         """The bars of each figure that a lane has."""
         found = [Chart(title, note, bars(self.whole, figure)) for figure, title, note in DRAWN]
@@ -124,7 +124,7 @@ class Part:
         """The record whose race is drawn: of several the one in the middle, by the time of its slowest lane."""
         return sorted(self.records, key=lambda record: max((_known(TOTAL, record)), default=0.0))[len(self.records) // 2]
 
-    @property
+    @cached_property
     def race(self) -> Race | None:
         return race(self.raced)
 

@@ -179,6 +179,13 @@ def test_the_page_gives_a_file_of_prompts_as_a_report():
     assert in_format(Series([], records=list(SIX)), "report") == html_report(SIX)
 
 
+def test_the_time_is_that_of_the_records_in_utc_and_none_where_a_file_says_none():
+    at = [replace(SIX[0], created=created) for created in ("2026-11-30T01:05:00+02:00", "2026-11-29T22:00:00+00:00", "2026-12-01T00:00:00+00:00", "no time")]
+    assert "1 prompt, measured 29 November 2026, 23:05 UTC" in html_report(at[:1])
+    assert "measured 29 November 2026, 22:00 to 23:05 UTC" in html_report(at[:2])
+    assert "measured 29 November 2026, 22:00 to 1 December 2026, 00:00 UTC" in html_report(at) and "measured" not in Page(html_report(at[3:])).words["p"][1]
+
+
 def test_the_command_writes_it_of_one_prompt(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(command_line, "Engine", ScriptedEngine)
     monkeypatch.setenv("HF_TOKEN", "hf_very_secret")
