@@ -17,6 +17,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "decide": {"record"},
     "engine": {"record"},
     "series": {"engine", "record"},
+    "report": {"record", "decide", "series"},
     "quality": {"engine", "record", "series"},
     "cache": set(),
     "sources": {"cache"},
@@ -29,7 +30,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "endpoint": {"sources", "lane"},
     "space": {"cache", "sources", "engine", "record", "models", "cuda", "lane"},
     "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane", "endpoint", "space"},
-    "report": {"record", "decide", "series"},
     "bench": {"engine", "record", "quality"},
     "cli": {"engine", "record", "quality", "series", "bench", "space", "decide", "report"},
 }
