@@ -18,7 +18,7 @@ from inference.record.model import LaneRecord, Record, RunRecord
 from inference.record.quality import figure_rows
 from inference.record.reproduce import load_call
 from inference.record.scores import NoQuality
-from inference.record.verdict import REFERENCE, summary_lines
+from inference.record.verdict import reference_of, summary_lines
 from inference.units import UNKNOWN, count, joules, rate, seconds, size, watts
 
 MOST_KEPT = 6  # parts of a 4-bit lane that are named in its cell
@@ -187,7 +187,7 @@ def _quality(record: Record, lane: LaneRecord) -> str:
         return "\n".join([*rows, f"on {found.figures.positions} positions of the {found.source}{few}"])
     if lane.elsewhere:
         return f"{UNKNOWN} (a server gives no log-probabilities to score by)"
-    if name == (found.reference if found and not isinstance(found, NoQuality) else REFERENCE):
+    if name == (found.reference if found and not isinstance(found, NoQuality) else reference_of(record.lanes)):
         return "the reference"
     return f"{UNKNOWN} ({found.error})" if isinstance(found, NoQuality) else f"{UNKNOWN} (not measured; {QUALITY_COMMAND} measures it)"
 
