@@ -190,6 +190,16 @@ def test_idle_power_is_of_the_last_rest_of_a_second_and_a_short_one_gives_none(c
     assert answer(meter, counter).idle_watts == pytest.approx(100), "the last that is known"
 
 
+def test_a_rest_is_read_no_sooner_than_a_step_after_the_run(counter):
+    meter = Meter(counter, "cuda", counter.clock)
+    answer(meter, counter)
+    assert meter.look() and meter.look(), "however soon it is asked"
+    counter.clock.now += 0.05
+    assert meter.look() == pytest.approx(0.05)
+    counter.clock.now += 0.06
+    assert meter.look() is None
+
+
 @pytest.mark.parametrize(("device", "others", "counts"), [("cuda", ["cpu"], True), ("cuda", ["cuda"], False), ("cuda", [""], False), ("cpu", ["cuda"], False)])
 def test_a_rest_is_none_while_another_lane_is_at_work_on_what_the_counter_covers(counter, device, others, counts):
     meter = Meter(counter, device, counter.clock)

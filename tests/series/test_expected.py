@@ -113,6 +113,7 @@ def test_so_many_prompts_show_the_change_in_four_of_five_files(change, flipped):
 
 def test_connors_formula_gives_its_published_number():
     assert connor(0.4, 0.5) == pytest.approx(22.0, abs=0.05)  # shares 0.45 and 0.05
+    assert needed(0.05, 0.0) == needed(0.05, 0.05) == 155, "there are no fewer flips than the change"
 
 
 @pytest.mark.parametrize(("prompts", "flipped"), [(66, 0.03), (200, 0.1), (1000, 0.0)])
