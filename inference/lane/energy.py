@@ -95,7 +95,7 @@ class Meter:
         self._run: tuple[float, float] | None = None  # when, and where the counter stood
         self._rest: tuple[float, float] | None = None
         self._quiet_since: float | None = None
-        self._ended: float | None = None
+        self._ended: tuple[float, float] | None = None
         self._idle_watts: float | None = None
         self._lock = threading.Lock()
 
@@ -113,11 +113,11 @@ class Meter:
             return None
         with self._lock:
             began, now = self._run, self._read()
-            self._run, since, self._ended, self._quiet_since = None, self._ended, self._clock(), None
+            self._run, before, self._ended, self._quiet_since = None, self._ended, now, None
             if began is None or now is None or now[1] < began[1]:
                 return None
-            since_s = None if since is None else began[0] - since
-            return Energy(now[1] - began[1], now[0] - began[0], self._idle_watts, self._counter.source, self._counter.step_s, since_s)
+            pause = (began[0] - before[0], began[1] - before[1]) if before else (None, None)
+            return Energy(now[1] - began[1], now[0] - began[0], self._idle_watts, self._counter.source, self._counter.step_s, *pause)
 
     def beside(self, devices: Collection[str]) -> None:
         """The devices that lanes are at work on from now on; "" is one that nobody knows."""

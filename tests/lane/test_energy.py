@@ -187,6 +187,7 @@ def test_idle_power_is_of_the_last_rest_of_a_second_and_a_short_one_gives_none(c
     rest(meter, counter, 1.5)
     taken = answer(meter, counter)
     assert taken.idle_watts == pytest.approx(100) and taken.joules == pytest.approx(800) and taken.since_s == pytest.approx(1.5)
+    assert taken.since_joules == pytest.approx(150)
     assert answer(meter, counter).idle_watts == pytest.approx(100), "the last that is known"
 
 

@@ -33,8 +33,8 @@ def told(record) -> str:
     return next(row.cells[0] for row in table_rows(record) if row.title == "Energy")
 
 
-LONG = Energy(100.0, 2.0, 75.0, "nvml", 0.1, 3.0)
-SHORT = Energy(40.0, 0.1, None, "nvml", 0.1, 0.005)
+LONG = Energy(100.0, 2.0, 75.0, "nvml", 0.1, 3.0, 225.0)
+SHORT = Energy(40.0, 0.1, None, "nvml", 0.1, 0.0, 0.0)
 
 
 def test_a_figure_stands_with_its_error_the_idle_power_and_what_the_counter_covers():
@@ -48,7 +48,7 @@ def test_a_contended_run_says_that_the_other_lane_is_in_it():
 
 
 def test_short_runs_are_a_figure_together_and_a_single_one_says_that_it_is_too_short():
-    assert told(record_of(*[taking(SHORT)] * 60)).startswith("40.0 J an answer (± 6.6 %, n 60)")
+    assert told(record_of(*[taking(SHORT)] * 60)).startswith("40.0 J an answer (± 1.7 %, n 60)")
     assert told(record_of(taking(SHORT))) == (
         "n/a (100 ms is too short for its counter, which may move only every 100 ms; ask for longer answers, or for more repeats)"
     )
@@ -78,7 +78,9 @@ def test_a_server_elsewhere_has_none():
 def test_json_has_what_the_counter_said_and_csv_only_what_is_a_figure():
     record = record_of(taking(LONG), taking(SHORT), taking(None))
     first, _, last = (run["energy"] for run in as_json(record)["lanes"]["cuda:nf4"]["runs"])
-    assert first == {"joules": 100.0, "seconds": 2.0, "idle_watts": 75.0, "source": "nvml", "step_s": 0.1, "since_s": 3.0} and last is None
+    assert (
+        first == {"joules": 100.0, "seconds": 2.0, "idle_watts": 75.0, "source": "nvml", "step_s": 0.1, "since_s": 3.0, "since_joules": 225.0} and last is None
+    )
     rows = list(csv.DictReader(io.StringIO(to_csv([record]))))
     assert [row["energy_j"] for row in rows] == ["100.0", "", ""] and [row["energy_s"] for row in rows] == ["2.0", "0.1", ""]
     assert (rows[0]["energy_idle_watts"], rows[0]["energy_source"]) == ("75.0", "nvml")
