@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
+from inference.energy import Energy
 from inference.errors import WrongArguments
 from inference.score_events import Scored, ScoreRequest
 from inference.timing import Timings
@@ -232,6 +233,7 @@ class Done:
     alone: bool | None = None
     new_tokens: int | None = None
     counted_by: str | None = None
+    energy: Energy | None = None
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,7 @@ ENDS = (Done, Failed, Scored)  # nothing follows one of these in a run
 _CLASSES = {cls.__name__.lower(): cls for cls in (Hello, Loading, Loaded, Queued, Prefill, Text, Done, Failed, Scored)}
 _REQUESTS: dict[str, Any] = {kind.verb: kind for kind in (Request, ForcedRequest, ScoreRequest)}
 _NESTED: dict[str, Any] = {
-    "timings": Timings, "vram": Vram, "ram": Ram, "peak_vram": Vram, "load": LoadFigures, "facts": LaneFacts,
+    "timings": Timings, "vram": Vram, "ram": Ram, "peak_vram": Vram, "load": LoadFigures, "facts": LaneFacts, "energy": Energy,
 }  # fmt: skip
 
 

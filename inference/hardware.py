@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from inference.errors import WrongArguments
-from inference.lanes import CPU_FP32, CPU_NF4, CUDA_NF4
+from inference.lanes import CPU_FP32, CPU_NF4, CUDA_BF16, CUDA_NF4
 from inference.units import UNKNOWN, size
 
 FILE = Path(__file__).with_suffix(".json")
@@ -40,17 +40,20 @@ class LaneNeed:
 
 @dataclass(frozen=True)
 class Fit:
-    """A lane on a hardware; `fits` is None where its memory is not known."""
+    """A lane on a hardware; `fits` is None where its memory is not known. `why_not` says why it can't run there, whatever the memory."""
 
     lane: str
     need_bytes: int
     have_bytes: int | None
+    why_not: str = ""
 
     @property
     def fits(self) -> bool | None:
-        return None if self.have_bytes is None else self.need_bytes <= self.have_bytes
+        return False if self.why_not else None if self.have_bytes is None else self.need_bytes <= self.have_bytes
 
     def __str__(self) -> str:
+        if self.why_not:
+            return f"{self.lane} can't run: {self.why_not}"
         verdict = {True: "fits", False: "does not fit", None: "may fit, its memory is not known here"}[self.fits]
         return f"{self.lane} {verdict}: needs {size(self.need_bytes)} of {UNKNOWN if self.have_bytes is None else size(self.have_bytes)}"
 
@@ -90,7 +93,7 @@ class Hardware:
         return f"{self.title} ({self.name}): {', '.join(filter(None, parts)) or 'no figures'}"
 
     def fit(self, needs: Mapping[str, LaneNeed]) -> tuple[Fit, ...]:
-        """The 4-bit lane and the FP32 one on it, as far as `needs` has them; on a CPU both share the RAM, the 4-bit one is there first."""
+        """The 4-bit lane, the bf16 one and the FP32 one on it, as far as `needs` has them; two that share a memory: the 4-bit one is there first."""
         ram = None if self.ram_bytes is None else self.ram_bytes - BESIDE_RAM
         if self.gpu:
             four_bit = needs.get(CUDA_NF4_WIDE if self.capability and self.capability < BFLOAT16 else str(CUDA_NF4))
@@ -100,7 +103,17 @@ class Hardware:
             left = ram - four_bit.weights_bytes if ram is not None and four_bit else ram
         full = needs.get(str(CPU_FP32))
         found = [Fit(str(CUDA_NF4 if self.gpu else CPU_NF4), four_bit.bytes, room)] if four_bit else []
+        found += self._half(needs, room, four_bit) if self.gpu else []
         return (*found, Fit(str(CPU_FP32), full.bytes, left)) if full else tuple(found)
+
+    def _half(self, needs: Mapping[str, LaneNeed], room: int | None, beside: LaneNeed | None) -> list[Fit]:
+        """The bf16 lane beside the 4-bit one, each a process with a context of its own."""
+        half = needs.get(str(CUDA_BF16))
+        if half is None:
+            return []
+        left = room - beside.weights_bytes - BESIDE_VRAM if room is not None and beside else room
+        emulated = self.capability is not None and self.capability < BFLOAT16
+        return [Fit(str(CUDA_BF16), half.bytes, left, f"this {self.gpu} only emulates bfloat16" if emulated else "")]
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,7 @@ CUDA_NF4, CPU_FP32, CPU_NF4, CUDA_BF16 = (LaneName(*text.split(":")) for text in
 AUTO_NF4 = LaneName("auto", "nf4")
 LANES = (CUDA_NF4, CPU_FP32, CPU_NF4, CUDA_BF16)
 REFERENCE = CPU_FP32  # what every ratio is held against
+REFERENCES = (CPU_FP32, CUDA_BF16)  # the first of them that is among the lanes: on one card bf16 is what 4 bits is held against
 
 
 def precision_words(precision: str) -> str:

@@ -20,3 +20,8 @@ def ask(what: str, question: Callable[[Any], Answer]) -> Answer | None:
     except Exception as error:  # noqa: BLE001 - NVML is optional and raises its own family
         log.info("NVML gave %s: %s", what, error)
         return None
+
+
+def card(driver: Any, gpu_uuid: str) -> Any:
+    """The driver's handle of the card, or the part of one, with that UUID, with or without the driver's own prefix; for use in a question."""
+    return driver.nvmlDeviceGetHandleByUUID(gpu_uuid if gpu_uuid.startswith(("GPU-", "MIG-")) else f"GPU-{gpu_uuid}")

@@ -37,6 +37,22 @@ def size(value: float | None) -> str:
     return f"{value:.2f} GiB" if value < 99.995 else f"{value:.0f} GiB"
 
 
+def joules(value: float | None) -> str:
+    """Energy: "0.42 J", "41.2 J", "1.24 kJ"."""
+    if value is None:
+        return UNKNOWN
+    return _three(value, "J") if value < 999.5 else _three(value / 1000, "kJ")
+
+
+def watts(value: float | None) -> str:
+    """Power: "7.10 W", "76.3 W", "412 W"."""
+    return UNKNOWN if value is None else _three(value, "W")
+
+
+def _three(value: float, unit: str) -> str:
+    return f"{value:.0f} {unit}" if value >= 99.95 else f"{value:.1f} {unit}" if value >= 9.995 else f"{value:.2f} {unit}"
+
+
 def count(n: int, what: str = "token") -> str:
     """A number of things: "1 token", "7 tokens"."""
     return f"{n} {what}" if n == 1 else f"{n} {what}s"

@@ -15,7 +15,7 @@ LANES = ("cuda:nf4", CUDA_NF4_WIDE, "cpu:nf4", "cpu:fp32")
 
 
 def needs(**bytes_: int) -> dict[str, LaneNeed]:
-    given = {"wide": CUDA_NF4_WIDE, "gpu": "cuda:nf4", "cpu": "cpu:nf4", "full": "cpu:fp32"}
+    given = {"wide": CUDA_NF4_WIDE, "gpu": "cuda:nf4", "cpu": "cpu:nf4", "full": "cpu:fp32", "half": "cuda:bf16"}
     return {given[key]: LaneNeed(count, count, 0) for key, count in bytes_.items()}
 
 
@@ -46,6 +46,16 @@ def test_a_lane_is_held_against_the_memory_that_it_uses():
     assert [fit.fits for fit in catalog.named("cpu-basic").fit(needs(cpu=ram // 2, full=ram // 2))] == [True, True]
     assert [fit.fits for fit in catalog.named("cpu-basic").fit(needs(cpu=ram // 2, full=ram // 2 + 2))] == [True, False], "both share the RAM"
     assert [fit.fits for fit in catalog.named("zero").fit(needs(gpu=GIB, full=GIB))] == [True, None]
+
+
+def test_the_bf16_lane_stands_on_the_same_card_as_the_4_bit_one_and_only_where_bfloat16_is():
+    catalog = from_file()
+    found = catalog.named("l4x1").fit(needs(gpu=4 * GIB, full=GIB, half=17 * GIB))
+    assert [(fit.lane, fit.fits) for fit in found] == [("cuda:nf4", True), ("cuda:bf16", True), ("cpu:fp32", True)]
+    assert [fit.fits for fit in catalog.named("l4x1").fit(needs(gpu=4 * GIB, half=19 * GIB))] == [True, False], "both share the card"
+    (_, old) = catalog.named("t4-small").fit(needs(wide=GIB, half=GIB))
+    assert old.fits is False and str(old).startswith("cuda:bf16 can't run: this ") and "emulates bfloat16" in str(old)
+    assert [fit.lane for fit in catalog.named("cpu-basic").fit(needs(cpu=GIB, half=GIB))] == ["cpu:nf4"]
 
 
 def test_the_cheapest_that_fits_comes_first_and_the_hub_s_prices_go_before_the_file_s():

@@ -6,7 +6,7 @@ In: requests. Out: the events of `lane/lane.py`, each answer in one piece. Knows
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -78,7 +78,7 @@ class BaselineLane:
         assert self._loaded is not None
         return self._loaded
 
-    def hold(self, still: bool) -> None:
+    def hold(self, devices: Collection[str]) -> None:
         """Nothing of ours goes on beside a baseline."""
 
     def between_runs(self) -> float | None:

@@ -18,7 +18,7 @@ from inference import terminal
 from inference.doctor.look import NotSeen, Seen, see
 from inference.fast import FastWays, first_line
 from inference.hardware import BFLOAT16, CUDA_NF4_WIDE, Catalog, LaneNeed
-from inference.lanes import CPU_FP32, CPU_NF4, CUDA_NF4
+from inference.lanes import CPU_FP32, CPU_NF4, CUDA_BF16, CUDA_NF4
 from inference.models import loading
 from inference.models.fits import Need
 from inference.settings import Settings, from_env
@@ -33,9 +33,13 @@ SHOWN = 4
 
 
 def needs(seen: Seen, settings: Settings, known: Mapping[str, Need] | None = None) -> dict[str, LaneNeed]:
-    """What the model takes on each of `LANES`, CPU lanes as `known` has them; raises InferenceError (Refused) in the words of a load."""
+    """What the model takes on each of `LANES`, and on the bf16 one where the settings name it, CPU lanes as `known` has them.
+
+    Raises InferenceError (Refused) in the words of a load.
+    """
     found = {}
-    for key, (lane, capability) in LANES.items():
+    half = {str(CUDA_BF16): (str(CUDA_BF16), BFLOAT16)} if str(CUDA_BF16) in settings.lanes else {}
+    for key, (lane, capability) in {**LANES, **half}.items():
         taken = (known or {}).get(lane) if capability is None else None
         taken = taken or loading.plan(seen.name, seen.config, seen.tensors, lane, FastWays(lane, settings.fast), capability).need
         found[key] = LaneNeed(taken.weights_bytes, taken.peak_bytes, loading.margin_bytes(lane))
@@ -43,12 +47,12 @@ def needs(seen: Seen, settings: Settings, known: Mapping[str, Need] | None = Non
 
 
 def lines(taken: Mapping[str, LaneNeed], catalog: Catalog) -> list[str]:
-    """The cheapest Spaces that both lanes fit on, without a GPU and with one, else those for the 4-bit lane alone; with prices, and when and where these were read."""
-    four_bit = {lane: need for lane, need in taken.items() if lane != str(CPU_FP32)}
-    both = _cheapest(taken, catalog)
+    """The cheapest Spaces that all lanes fit on, without a GPU and with one, else those for the 4-bit lane alone; with prices, and when and where these were read."""
+    four_bit = {lane: need for lane, need in taken.items() if lane not in (str(CPU_FP32), str(CUDA_BF16))}
+    all_of_them = _cheapest(taken, catalog)
     words = (
-        f"Spaces that both lanes fit on: {', '.join(both)}"
-        if both
+        f"Spaces that {'all' if str(CUDA_BF16) in taken else 'both'} lanes fit on: {', '.join(all_of_them)}"
+        if all_of_them
         else f"Spaces that the 4-bit lane alone fits on: {', '.join(_cheapest(four_bit, catalog)) or 'none'}"
     )
     return [f"  {words}; {catalog.dated()}"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from inference.endpoint import counts, faults
@@ -62,7 +62,7 @@ class Server:
         assert self._facts is not None
         return Loaded(self._facts, None)
 
-    def hold(self, still: bool) -> None:
+    def hold(self, devices: Collection[str]) -> None:
         """Nothing goes on beside the runs."""
 
     def between_runs(self) -> float | None:

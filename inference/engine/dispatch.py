@@ -41,7 +41,8 @@ class Dispatch:
         self.model_number = 0
         self.refusal = ""  # why no comparison is accepted, where that is so
         self._ids = itertools.count(1)
-        self._running = self._closed = False
+        self._at_work: list[str] = []  # the devices whose runs are measured now
+        self._closed = False
         self._new_lanes()
 
     def _new_lanes(self) -> None:
@@ -126,8 +127,8 @@ class Dispatch:
             self._load_failed(lane, why_it_did_not_start(error))
             return False
         self.processes[lane.key] = process
-        if self._running:
-            process.send(do="hold", still=True)
+        if self._at_work:
+            process.send(do="hold", devices=self._at_work)
         if load:
             process.send(do="load")
         return True
@@ -253,10 +254,10 @@ class Dispatch:
             return
         self.turns.begin(self._begin)
         mark_contended(self.lanes.values())
-        if (running := any(lane.current for lane in self.lanes.values())) != self._running:
-            self._running = running
+        if (at_work := sorted({lane.works_on for lane in self.lanes.values() if lane.current})) != self._at_work:
+            self._at_work = at_work
             for process in self.processes.values():
-                process.send(do="hold", still=running)
+                process.send(do="hold", devices=at_work)
         self.turns.tell(self._clock())
 
     def _begin(self, run: Run) -> None:

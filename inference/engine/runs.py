@@ -139,6 +139,11 @@ class LaneSlot:
         return not self.name.elsewhere or bool(self.hello and self.hello.environment.get("on_this_machine"))
 
     @property
+    def works_on(self) -> str:
+        """The device that a run of it takes up; "" where nobody knows, as of a server on this machine."""
+        return "" if self.device is None or (self.name.elsewhere and self.on_this_machine) else self.device
+
+    @property
     def available(self) -> bool:
         """Whether the lane's device is there, as far as its process has said."""
         return self.hello is None or self.hello.available

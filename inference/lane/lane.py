@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import torch
@@ -24,7 +24,7 @@ from inference.decode.sampling import Sampler, sampler_for
 from inference.errors import InferenceError, OutOfMemory
 from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Report, Request, Text
 from inference.fast import FastWays, first_line
-from inference.lane import measured, vram
+from inference.lane import energy, measured, vram
 from inference.lane.paths import DecodePaths, device_lost
 from inference.lane.source import Source
 from inference.lane.text import TextStream
@@ -55,6 +55,7 @@ class Lane:
         self._runs = 0
         self._last_run = time.perf_counter()
         self._held = False
+        self.meter = energy.Meter()
 
     def _forget(self) -> None:
         """Hold no model, and try every way anew."""
@@ -114,7 +115,8 @@ class Lane:
         machine.give_back_freed()
         clock.end("fast path")
         self._figures = LoadFigures(sum(spans.values()), spans, peak_ram_bytes=self.ram.peak(), peak_vram=vram.held(self.device, self.paths.positions))
-        self.facts = facts
+        self.meter, why_not = energy.meter_of(self.device, vram.gpu_uuid(self.device))
+        self.facts = replace(facts, unmeasured={**facts.unmeasured, **({"energy": why_not} if why_not else {})})
         measured.note(self.settings, self.source.checkpoint.folder, self.name, facts, self._figures)
         self._kernel = kernel or facts.kernel
 
@@ -175,15 +177,17 @@ class Lane:
 
     # ---- beside the runs
 
-    def hold(self, still: bool) -> None:
-        """Whether what goes on beside the runs is to keep still, because some lane's run is measured."""
-        self._held = still
+    def hold(self, devices: Collection[str]) -> None:
+        """The devices of the lanes whose runs are measured now: while there are any, what goes on beside the runs keeps still."""
+        self._held = bool(devices)
+        self.meter.beside(devices)
 
     def between_runs(self) -> float | None:
         """A piece of what is done while nothing is asked: in how many seconds there is more, None where never."""
         if self._copy and not self._held and not self._copy.step():
             self._copy = None
-        return LOOK_S if self._copy else self._shrink_when_idle()
+        waits = (LOOK_S if self._copy else None, self._shrink_when_idle(), self.meter.look())
+        return min((wait_s for wait_s in waits if wait_s is not None), default=None)
 
     def _shrink_when_idle(self) -> float | None:
         """In how many seconds the cache is to shrink; None once it has, or had not grown."""
@@ -209,6 +213,7 @@ class Lane:
         yield Prefill(run_id, tuple(prompt_ids), used, time.perf_counter(), run.decoder.path, ordinary)
         watch, stream, ids, reason = Stopwatch(), TextStream(self.source.tokenizer, self.source.hidden_ids), list[int](), "length"
         vram.synchronize(self.device)
+        self.meter.begin()
         t_start = watch.start()
         for token in run.tokens(ids):
             if token is None:
@@ -225,6 +230,7 @@ class Lane:
             if should_stop():
                 reason = "stopped"
                 break
+        taken = self.meter.end()
         rest = stream.finish()
         if rest and ids:
             yield Text(run_id, rest, len(ids), watch.stamps[-1] - t_start)
@@ -233,7 +239,7 @@ class Lane:
         yield Done(
             run_id, reason, stream.text, tuple(ids), len(prompt_ids), watch.timings(len(prompt_ids)), t_start=t_start,
             vram=vram.held(self.device, self.paths.positions), ram=Ram(self.ram.peak(), self.ram.uss()),
-            path=run.decoder.path, path_reason=run.reason, warm=self._runs > 1,
+            path=run.decoder.path, path_reason=run.reason, warm=self._runs > 1, energy=taken,
         )  # fmt: skip
 
 

@@ -18,8 +18,7 @@ def held_by_this_process(gpu_uuid: str) -> int | None:
 
     Inside a container the driver may list other process ids than ours: a sole process on the card is then this one.
     """
-    uuid = gpu_uuid if gpu_uuid.startswith(("GPU-", "MIG-")) else f"GPU-{gpu_uuid}"
-    processes = nvml.ask("no memory of this process", lambda driver: driver.nvmlDeviceGetComputeRunningProcesses(driver.nvmlDeviceGetHandleByUUID(uuid)))
+    processes = nvml.ask("no memory of this process", lambda driver: driver.nvmlDeviceGetComputeRunningProcesses(nvml.card(driver, gpu_uuid)))
     return None if processes is None else choose({process.pid: process.usedGpuMemory for process in processes}, os.getpid())
 
 
@@ -63,8 +62,13 @@ def held(device: str, positions: int | None = None) -> Vram | None:
     """torch's peaks since the last `begin`, what the driver says, and the `positions` of a cache held; None for a lane on the CPU."""
     if device != "cuda":
         return None
-    by_driver = held_by_this_process(str(torch.cuda.get_device_properties(0).uuid))
+    by_driver = held_by_this_process(gpu_uuid(device))
     return Vram(torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated(), by_driver, positions)
+
+
+def gpu_uuid(device: str) -> str:
+    """The UUID of the lane's card; "" for a lane on the CPU."""
+    return str(torch.cuda.get_device_properties(0).uuid) if device == "cuda" else ""
 
 
 def give_back() -> None:

@@ -19,7 +19,7 @@ import logging  # noqa: E402
 import queue  # noqa: E402
 import threading  # noqa: E402
 import time  # noqa: E402
-from collections.abc import Callable, Iterator  # noqa: E402
+from collections.abc import Callable, Collection, Iterator  # noqa: E402
 from typing import Any, NoReturn, Protocol  # noqa: E402
 
 from inference import child, machine  # noqa: E402
@@ -61,7 +61,7 @@ class AnyLane(Protocol):
     def load(self, report: Callable[[Loading], None]) -> Loaded: ...
     def now(self) -> Loaded: ...
     def generate(self, run_id: str, request: Request, should_stop: Callable[[], bool]) -> Iterator[Loading | Prefill | Text | Done]: ...
-    def hold(self, still: bool) -> None: ...
+    def hold(self, devices: Collection[str]) -> None: ...
     def between_runs(self) -> float | None: ...
 
 
@@ -73,7 +73,7 @@ class Worker:
         self.requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.stopped: set[str] = set()
         self.lane: AnyLane | None = None
-        self.held = False
+        self.held: Collection[str] = ()
         threading.Thread(target=self._read, name="requests", daemon=True).start()
         self.emit(Loading("importing libraries"))
         try:
@@ -157,7 +157,7 @@ class Worker:
         if message["do"] == "stop":
             self.stopped.add(message["run_id"])
         elif message["do"] == "hold":
-            self.held = message["still"]
+            self.held = message["devices"]
             if self.lane:
                 self.lane.hold(self.held)
         else:

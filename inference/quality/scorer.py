@@ -16,14 +16,15 @@ from inference.engine.dispatch import OTHER_IDS
 from inference.engine.engine import Engine
 from inference.errors import InferenceError, WrongArguments
 from inference.events import Done, Failed, LaneFacts
-from inference.lanes import CPU_FP32, CUDA_BF16, LaneName
+from inference.lanes import REFERENCES as REFERENCE_LANES
+from inference.lanes import LaneName
 from inference.quality.figures import WINDOW, Positions, Span, check_took_hold, figures, windows
 from inference.record.scores import Figures, Quality
 from inference.score_events import Scored, ScoreRequest
 from inference.status import LaneStatus
 
 NO_LOGITS = "A server gives no log-probabilities of our ids, so its quality can't be measured. Name a lane that runs here, such as --lanes cpu:nf4,cpu:fp32."
-REFERENCES = (str(CPU_FP32), str(CUDA_BF16))
+REFERENCES = tuple(map(str, REFERENCE_LANES))
 Say = Callable[[str], None]
 Watch = Callable[[str, bool], None]  # told a lane's configured name, and whether it waits, at each event and tick; what it raises ends the scoring
 

@@ -77,5 +77,5 @@ def _run(run: Progress, elsewhere: bool = False) -> RunRecord:
         queue_s=done.queue_s, turn_wait_s=done.turn_wait_s, load_wait_s=done.load_wait_s,
         ttft_s=timings.ttft_s, prefill_tps=timings.prefill_tps, decode_tps=timings.decode_tps, tpot_s=timings.tpot_s, total_s=timings.total_s,
         token_times_s=timings.token_times_s, vram=done.vram, ram=done.ram, path=done.path or run.path, path_reason=done.path_reason, warm=done.warm, alone=done.alone,
-        counted_by=done.counted_by,
+        counted_by=done.counted_by, energy=done.energy,
     )  # fmt: skip

@@ -29,7 +29,7 @@ QUALITY = ("positions", "kld_mean", "kld_se", "top1_agreement", "ppl_ratio")
 COLUMNS = (
     "created", "model", "lane", "device", "precision", "mode", "line", "prompt", "expected", "repeat", *RUN,
     "load_total_s", "load_cold", "weights_bytes", "vram_reserved", "vram_allocated", "vram_device", "vram_positions", "ram_rss_peak", "ram_uss",
-    *(f"quality_{key}" for key in QUALITY),
+    "energy_j", "energy_s", "energy_idle_watts", "energy_source", *(f"quality_{key}" for key in QUALITY),
 )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def _no_formula(cell: Any) -> Any:
 
 
 def _csv_row(record: Record, name: str, lane: LaneRecord, number: int, run: RunRecord) -> dict[str, Any]:
-    vram, ram, load, row = run.vram or Vram(), run.ram or Ram(), lane.load, record.row
+    vram, ram, load, row, energy = run.vram or Vram(), run.ram or Ram(), lane.load, record.row, run.energy
     quality = record.quality.lanes.get(name) if isinstance(record.quality, Quality) else None
     return {
         "created": record.created, "model": record.model.id, "lane": name, "device": lane.device, "precision": lane.precision,
@@ -100,6 +100,8 @@ def _csv_row(record: Record, name: str, lane: LaneRecord, number: int, run: RunR
         "repeat": number, **{key: getattr(run, key) for key in RUN}, "load_total_s": load and load.total_s, "load_cold": load and load.cold,
         "weights_bytes": lane.weights_bytes, "vram_reserved": vram.reserved, "vram_allocated": vram.allocated,
         "vram_device": vram.device, "vram_positions": vram.positions, "ram_rss_peak": ram.rss_peak, "ram_uss": ram.uss,
+        "energy_j": energy.joules if energy and energy.long_enough else None, "energy_s": energy and energy.seconds,
+        "energy_idle_watts": energy and energy.idle_watts, "energy_source": energy and energy.source,
         **{f"quality_{key}": getattr(quality, key, None) for key in QUALITY},
     }  # fmt: skip
 

@@ -9,14 +9,14 @@ import re
 from collections.abc import Callable
 
 from inference.record.model import LaneRecord
-from inference.units import UNKNOWN
+from inference.units import UNKNOWN, seconds
 
 ELSEWHERE = "a server elsewhere"
 _OF_A_SERVER = {"prefill_tps": "the network is in the first token's time"}
 NOT_LOADED = "the lane was not loaded"
 PROCESS_ENDED = "the lane's process has ended"
 _SENTENCE = re.compile(r"(?:^|(?<=[.!?]))\s*Ask again\b[^.]*(?:\.|$)")
-_NOT_HERE = ("vram", "ram", "load", "memory", "weights_bytes")
+_NOT_HERE = ("vram", "ram", "load", "memory", "weights_bytes", "energy")
 _PART = re.compile(r"(?:;|,? then|,? and) ask (?:again|once more)\b[^.]*")  # up to the full stop of its sentence
 
 
@@ -49,6 +49,8 @@ def why(lane: LaneRecord, key: str) -> str:
         return "the system gives no figure" if lane.n else "not measured"
     if not lane.n:
         return "stopped before its end" if run.began else "stopped before the first token"
+    if key == "energy":
+        return _no_energy(lane)
     if lane.elsewhere and key in _OF_A_SERVER:
         return _OF_A_SERVER[key]
     if key in ("decode_tps", "tpot_s", "new_tokens") and run.new_tokens is None:
@@ -56,6 +58,16 @@ def why(lane: LaneRecord, key: str) -> str:
     if key in ("decode_tps", "tpot_s") and run.new_tokens is not None:
         return "it takes two tokens" if run.new_tokens < 2 else "the answer came in one piece" if lane.elsewhere else "not measured"
     return "not measured"
+
+
+def _no_energy(lane: LaneRecord) -> str:
+    read = [run.energy for run in lane.ended_runs if run.energy]
+    if not read:
+        return "not measured"
+    if not any(energy.joules for energy in read):
+        return "its counter does not move"
+    runs = f"{len(read)} runs of {seconds(sum(energy.seconds for energy in read))} together are" if len(read) > 1 else f"{seconds(read[0].seconds)} is"
+    return f"{runs} too short for its counter, which may move only every {seconds(read[-1].step_s)}; ask for longer answers, or for more repeats"
 
 
 def what_happened(told: str | None) -> str | None:

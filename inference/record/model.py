@@ -1,7 +1,7 @@
 """The record of a comparison as frozen dataclasses (`gpu-vs-cpu/2`), and what is read off a lane's part of it.
 
-Times in seconds from a run's start, memory in bytes, rates per second, an unknown value None. Built in `build.py`, turned
-into JSON in `export.py`; measures nothing, draws nothing.
+Times in seconds from a run's start, memory in bytes, rates per second, an unknown value None.
+Built in `build.py`, turned into JSON in `export.py`; measures nothing, draws nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from inference import ends
+from inference.energy import Energy, of_an_answer
 from inference.events import LoadFigures, Ram, Vram
 from inference.lanes import lane_title
 from inference.record.scores import NoQuality, Quality
@@ -68,11 +69,9 @@ class Environment:
 class RunRecord:
     """One run of a lane. `finish_reason` is stop, length, stopped or failed; a run without readable text has failed.
 
-    `prompt_ids` stands only where the tokenizer's own call would give others (a mark typed as text, a template that wants parts or writes
-    the date).
-    A run that was stopped or failed keeps the figures of the tokens that came. `path_reason` says why it was not decoded by the
-    lane's faster path, where there is one. A server elsewhere gives no `token_ids`; its `new_tokens` are counted by whom
-    `counted_by` names, None where nobody did.
+    `prompt_ids` stands only where the tokenizer's own call would give others (a mark typed as text, a template that wants parts or writes the date).
+    A run that was stopped or failed keeps the figures of the tokens that came. `path_reason` says why it was not decoded by the lane's faster path, where
+    there is one. A server elsewhere gives no `token_ids`; its `new_tokens` are counted by whom `counted_by` names, None where nobody did.
     """
 
     text: str
@@ -98,6 +97,7 @@ class RunRecord:
     warm: bool | None
     alone: bool | None
     counted_by: str | None = None
+    energy: Energy | None = None
 
     @property
     def began(self) -> bool:
@@ -129,10 +129,9 @@ class RunFigures:
     load_wait_s: float | None = None
 
     @staticmethod
-    def over(runs: Iterable[RunRecord], way: Callable[[Sequence[float]], float]) -> RunFigures:
+    def over(runs: Sequence[RunRecord], way: Callable[[Sequence[float]], float]) -> RunFigures:
         """Each figure by `way` (median, min, max) over the runs that have it."""
-        rows = list(runs)
-        return RunFigures(**{field.name: over((getattr(run, field.name) for run in rows), way) for field in fields(RunFigures)})
+        return RunFigures(**{field.name: over((getattr(run, field.name) for run in runs), way) for field in fields(RunFigures)})
 
 
 def over(values: Iterable[float | None], way: Callable[[Sequence[float]], float] = statistics.median) -> float | None:
@@ -146,7 +145,6 @@ class LaneRecord:
     """One lane of a comparison: what it is, its last load (whoever caused it), its runs, and their figures (of `n` counted runs).
 
     `server`: what a server elsewhere is called, whose device and precision are not known here; None of any other lane.
-
     `adapter`: what was merged into `base`, and whether it brought its `own_tokenizer`. `tokenizer`: the class that reads these ids in plain code; `end_ids` end an answer, `hidden_ids` are no text of one.
     `not_quantized`: what of a 4-bit lane is not in 4 bits, with dtype and share of the bytes; `kept_16bit`: what of it is in 16 bits.
     `held`: the bytes of `weights_bytes` by dtype; `files`: what they were read from. `fast_used`: our own faster ways in use; `fast_why_not`: of each other one that is for this lane, why not.
@@ -214,17 +212,14 @@ class LaneRecord:
     @property
     def shown_run(self) -> RunRecord | None:
         """The run to show: the last that counts, else the last; None where there was none."""
-        runs = self.ended_runs or self.runs
-        return runs[-1] if runs else None
+        return next(reversed(self.ended_runs or self.runs), None)
 
     @property
     def memory_kind(self) -> str:
         """What `memory_bytes` is of this lane, in words."""
         if self.on_gpu:
             return "VRAM reserved"
-        if self.elsewhere:
-            return "memory"
-        return "memory" if self.memory_bytes is None and not self.device else "RAM peak"
+        return "memory" if self.elsewhere or (self.memory_bytes is None and not self.device) else "RAM peak"
 
     @property
     def memory_bytes(self) -> int | None:
@@ -245,6 +240,11 @@ class LaneRecord:
     def at_rest_bytes(self) -> float | None:
         """The lane process's own RAM after a run (USS, imports included), the median over its runs."""
         return over(run.ram.uss if run.ram else None for run in self.runs)
+
+    @property
+    def energy_j(self) -> float | None:
+        """The joules of one answer, where the counter gives them within a tenth."""
+        return getattr(of_an_answer(run.energy for run in self.ended_runs), "joules", None)
 
 
 def _largest(values: Sequence[int | None]) -> int | None:

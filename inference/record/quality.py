@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from inference.lanes import short_word
 from inference.record import grid
 from inference.record.scale import USUAL
-from inference.record.scores import ENOUGH_POSITIONS, Figures, Flips, NoQuality, NoSurvival, Quality, Survival
+from inference.record.scores import ENOUGH_POSITIONS, Figures, Flips, NoQuality, NoSurvival, Quality, Resolution, Survival
 from inference.units import count, share, size
 
 TOO_FEW = f"Fewer than {ENOUGH_POSITIONS} positions: too few for a verdict."
@@ -88,7 +88,31 @@ def _flips_words(found: Quality, way: str, flips: Flips) -> str:
     return (
         f"expected answers ({way}): {flips.right_reference} right in {found.reference}, {flips.right_other} in {found.other}, of {flips.answers}; "
         f"right to wrong {_numbers(flips.right_to_wrong)}, wrong to right {_numbers(flips.wrong_to_right)}; McNemar's exact p {flips.mcnemar_p:.3g}"
+        f"{_recovery_words(flips)}{_resolution_words(flips)}"
     )
+
+
+def _recovery_words(flips: Flips) -> str:
+    if flips.recovery is None:
+        return "\n  recovery: n/a (the reference has none right)"
+    low, high = (f"{100 * share:.1f}" for share in (flips.recovery.low, flips.recovery.high))
+    return f"\n  recovery: {100 * flips.recovery.ratio:.1f} % of the reference's right answers (95 % interval {low} to {high} %)"
+
+
+def _resolution_words(flips: Flips) -> str:
+    found = flips.resolution
+    if found is None:
+        return ""
+    needed = f"{found.needed_1_point:,} prompts for 1 point, {found.needed_2_points:,} for 2, {found.needed_5_points:,} for 5"
+    return f"\n  {could_show(flips.answers, found)}; it takes {needed} (estimated: 5 % two-sided, power 80 %)"
+
+
+def could_show(prompts: int, found: Resolution) -> str:
+    """How large a change of right answers so many prompts show, in words."""
+    of = count(prompts, "prompt")
+    if found.detectable is None:
+        return f"estimated, {of} with an expected answer can show no change of right answers"
+    return f"estimated, {of} with an expected answer show a change of right answers from {100 * found.detectable:.1f} points on"
 
 
 def _number(value: float) -> str:

@@ -13,6 +13,7 @@ from inference.lanes import LaneName, short_word
 from inference.record.figures import FIRST_TOKEN, SPEED, WEIGHTS, Figure
 from inference.record.missing import why
 from inference.record.model import LaneRecord, Pair, Record, RunRecord
+from inference.record.verdict import reference_of
 from inference.units import UNKNOWN, same_size
 
 # scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, kana, Han
@@ -130,7 +131,9 @@ def no_winner(record: Record) -> str:
         return ""
     ended = [lane for lane, each in record.lanes.items() if each.n]
     if len(ended) > 1:
-        return "No winner: the lane that all are held against (FP32 on the CPU) has no whole answer."
+        if reference_of(record.lanes) not in record.lanes:
+            return "No winner: there is no lane that all are held against (FP32 on the CPU, else bf16 on the GPU)."
+        return f"No winner: the lane that all are held against ({name(record, reference_of(record.lanes))}) has no whole answer."
     how = [f"{name(record, lane)} {_how(each)}" for lane, each in record.lanes.items() if not each.n]
     return f"No winner: {' and '.join(how)}." if how else "No winner: it takes two lanes."
 

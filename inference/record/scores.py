@@ -101,8 +101,32 @@ class Answers:
 
 
 @dataclass(frozen=True)
+class Recovery:
+    """Right answers of the other lane for one right answer of the reference, and the 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """Estimated: the smallest change in the share of right answers (0 to 1) that so many prompts could have shown (None: none), and
+    how many would show one of 1, 2 and 5 points; two-sided at 5 %, with a power of 80 %.
+    """
+
+    detectable: float | None
+    needed_1_point: int
+    needed_2_points: int
+    needed_5_points: int
+
+
+@dataclass(frozen=True)
 class Flips:
-    """Right answers of both lanes, the indices of those that went right to wrong and wrong to right, and McNemar's exact p."""
+    """Right answers of both lanes, the indices of those that went right to wrong and wrong to right, and McNemar's exact p.
+
+    `recovery` is None where the reference has none right.
+    """
 
     answers: int
     right_reference: int
@@ -110,6 +134,8 @@ class Flips:
     right_to_wrong: tuple[int, ...]
     wrong_to_right: tuple[int, ...]
     mcnemar_p: float
+    recovery: Recovery | None = None
+    resolution: Resolution | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from inference import ends, terminal
+from inference.energy import COVERS, of_an_answer
 from inference.record import grid
 from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED, TOTAL, WEIGHTS
 from inference.record.missing import ELSEWHERE, shown, why
@@ -17,12 +18,13 @@ from inference.record.model import LaneRecord, Record, RunRecord
 from inference.record.quality import figure_rows
 from inference.record.reproduce import load_call
 from inference.record.scores import NoQuality
-from inference.record.verdict import REFERENCE, summary_lines
-from inference.units import UNKNOWN, count, rate, seconds, size
+from inference.record.verdict import reference_of, summary_lines
+from inference.units import UNKNOWN, count, joules, rate, seconds, size, watts
 
 MOST_KEPT = 6  # parts of a 4-bit lane that are named in its cell
 Cell = Callable[[Record, LaneRecord], str]
 Words = Callable[[float | None], str]
+NO_REST = "no rest of a second before a run"
 QUALITY_COMMAND = "python -m inference quality"
 VERSIONS = ("python", "torch", "transformers", "bitsandbytes", "accelerate", "huggingface_hub", "gradio")
 
@@ -142,6 +144,15 @@ def _vram(record: Record, lane: LaneRecord) -> str:
     return "\n".join(lines + ([f"with a cache of {positions:,} positions"] if positions else []))
 
 
+def _energy(record: Record, lane: LaneRecord) -> str:
+    found = of_an_answer(run.energy for run in lane.ended_runs)
+    if found is None:
+        return f"{UNKNOWN} ({why(lane, 'energy')})"
+    idle = f"at rest {watts(found.idle_watts)}: {joules(found.idle_joules)} of it" if found.idle_watts is not None else f"at rest {UNKNOWN} ({NO_REST})"
+    beside = ", that of lanes at work meanwhile too" if any(run.alone is False for run in lane.ended_runs) else ""
+    return f"{joules(found.joules)} an answer (± {100 * found.error:.2g} %, n {found.n})\n{idle}\n{COVERS[found.source]}, other work included{beside}"
+
+
 def response(record: Record, lane: LaneRecord) -> str:
     """A lane's answer, whole, with what must be said of it: noise, failed, stopped or cut."""
     run = lane.shown_run
@@ -176,7 +187,7 @@ def _quality(record: Record, lane: LaneRecord) -> str:
         return "\n".join([*rows, f"on {found.figures.positions} positions of the {found.source}{few}"])
     if lane.elsewhere:
         return f"{UNKNOWN} (a server gives no log-probabilities to score by)"
-    if name == (found.reference if found and not isinstance(found, NoQuality) else REFERENCE):
+    if name == (found.reference if found and not isinstance(found, NoQuality) else reference_of(record.lanes)):
         return "the reference"
     return f"{UNKNOWN} ({found.error})" if isinstance(found, NoQuality) else f"{UNKNOWN} (not measured; {QUALITY_COMMAND} measures it)"
 
@@ -230,6 +241,7 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
     ("Waits, not in the above", _waits),
     ("RAM", _ram),
     ("VRAM", _vram),
+    ("Energy", _energy),
     ("Response", response),
     ("Error", errors),
     ("Quality", _quality),

@@ -1,20 +1,20 @@
 """The lanes of a record against its reference lane: ratios, effects, where the answers part, the sentence that tells it, and the summary.
 
-A ratio is other / reference, the reference being the FP32 lane on the CPU; only runs that came to their end count, by themselves
+A ratio is other / reference, the reference being the FP32 lane on the CPU, or bf16 on the GPU where that one is not among the lanes; only runs that came to their end count, by themselves
 or at the token limit, and which of the two is told. Device effect and precision effect are kept apart where the bridge lane was
 measured; without it no figure is credited to the quantization alone. In: the record's lanes. Out: its `verdict`, and words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from inference import lanes as names
 from inference.record.figures import FIGURES, FIRST_TOKEN, SPEED, WEIGHTS, ratio
 from inference.record.model import LaneRecord, Pair, Record, RunRecord, Verdict
 
 REFERENCE = str(names.REFERENCE)
-IT_TAKES = f"it takes two answers that were neither stopped nor failed, one of them of the lane {REFERENCE}"
+IT_TAKES = f"it takes two answers that were neither stopped nor failed, one of them of the lane {REFERENCE}, or {names.CUDA_BF16} where that is not among them"
 # what the two effects are the ratio of, in decode: only one thing changes in each
 DEVICE_EFFECT = (str(names.CUDA_BF16), REFERENCE)
 PRECISION_EFFECT = (str(names.CUDA_NF4), str(names.CUDA_BF16))
@@ -24,10 +24,11 @@ Lines = list[tuple[str, str]]
 
 def verdict(lanes: Mapping[str, LaneRecord]) -> Verdict:
     """The record's `verdict`; `identical` and `first_divergence` hold for all pairs, and again for each."""
-    reference = lanes.get(REFERENCE)
+    name_of_it = reference_of(lanes)
+    reference = lanes.get(name_of_it)
     pairs: tuple[Pair, ...] = ()
     if reference and reference.n:
-        pairs = tuple(_pair(name, lane, reference) for name, lane in lanes.items() if name != REFERENCE and lane.n)
+        pairs = tuple(_pair(name, lane, name_of_it, reference) for name, lane in lanes.items() if name != name_of_it and lane.n)
     return Verdict(
         pairs=pairs,
         device_effect=_effect(lanes, *DEVICE_EFFECT),
@@ -37,7 +38,13 @@ def verdict(lanes: Mapping[str, LaneRecord]) -> Verdict:
     )
 
 
-def _pair(name: str, lane: LaneRecord, reference: LaneRecord) -> Pair:
+def reference_of(lanes: Iterable[str]) -> str:
+    """The lane that the others are held against; the FP32 one where there is none to be one."""
+    there = set(lanes)
+    return next((str(name) for name in names.REFERENCES if str(name) in there), REFERENCE)
+
+
+def _pair(name: str, lane: LaneRecord, name_of_it: str, reference: LaneRecord) -> Pair:
     ours, theirs = reference.ended_runs[-1], lane.ended_runs[-1]
     if ours.token_ids is None or theirs.token_ids is None:
         apart, identical = None, ours.text == theirs.text
@@ -45,7 +52,7 @@ def _pair(name: str, lane: LaneRecord, reference: LaneRecord) -> Pair:
         apart = first_difference(ours.token_ids, theirs.token_ids)
         identical = apart is None
     ratios = {figure.short: figure.ratio(lane, reference) for figure in FIGURES if figure.short}
-    return Pair(reference=REFERENCE, other=name, identical=identical, first_divergence=apart, **ratios)
+    return Pair(reference=name_of_it, other=name, identical=identical, first_divergence=apart, **ratios)
 
 
 def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
@@ -93,7 +100,7 @@ def _answers_text(record: Record) -> str:
         told = f"The answers {_apart(record, pairs[0])}."
     else:
         each = (f"the one of {record.lanes[pair.other].title()} and it {_apart(record, pair)}" for pair in pairs)
-        told = f"Held against the answer of {record.lanes[REFERENCE].title()}, " + "; ".join(each) + "."
+        told = f"Held against the answer of {record.lanes[pairs[0].reference].title()}, " + "; ".join(each) + "."
     told += _cut(record)
     if record.verdict.identical:
         return told
@@ -149,7 +156,8 @@ def _effects(record: Record) -> Lines:
         if known is not None:
             lines.append((title, f"{SPEED.compared(lanes[top], lanes[bottom])}, decode of {top} against {bottom}"))
     if not lines and len({lane.device for lane in lanes.values() if lane.n and not lane.elsewhere}) > 1:
-        lines.append(("Effects", "device and precision differ at once; name the lane cuda:bf16 as well (--lanes) to get them apart"))
+        apart = "it takes a whole answer of cuda:bf16" if str(names.CUDA_BF16) in lanes else "name the lane cuda:bf16 as well (--lanes)"
+        lines.append(("Effects", f"device and precision differ at once; {apart} to get them apart"))
     return lines
 
 

@@ -11,9 +11,11 @@ from dataclasses import replace
 
 from inference.lanes import DEVICES, LaneName, plain_title
 from inference.record import scoreboard
-from inference.record.model import LaneRecord, Record, RunFigures
+from inference.record.model import LaneRecord, Pair, Record, RunFigures
+from inference.record.quality import could_show
 from inference.record.scoreboard import Fact
 from inference.record.verdict import verdict
+from inference.series.expected import flips
 from inference.series.series import LaneMedians
 from inference.units import UNKNOWN
 
@@ -53,7 +55,23 @@ def facts(records: Sequence[Record], medians: dict[str, LaneMedians]) -> tuple[F
 def beside(records: Sequence[Record], told: Sequence[Fact]) -> str:
     """What must be said beside the facts `told` of all these; where there are none, why nobody won."""
     whole = overall(records)
-    return scoreboard.caveat(whole) if told else scoreboard.no_winner(whole)
+    return " ".join(filter(None, [scoreboard.caveat(whole), _could_show(records)])) if told else scoreboard.no_winner(whole)
+
+
+def _could_show(records: Sequence[Record]) -> str:
+    """How large a change of right answers these prompts could have shown; empty where no two answers are held against an expected one."""
+    pair = records[-1].verdict.pairs[0] if records[-1].verdict.pairs else None
+    judged = [record for record in records if pair and record.row and record.row.expected and _counted(record, pair)]
+    if not pair or not judged:
+        return ""
+    reference, other = ([record.lanes[lane].ended_runs[-1].text for record in judged] for lane in (pair.reference, pair.other))
+    found = flips(reference, other, [record.row.expected or "" for record in judged if record.row], "contains")
+    words = could_show(found.answers, found.resolution) if found.resolution else ""
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def _counted(record: Record, pair: Pair) -> bool:
+    return all(lane in record.lanes and record.lanes[lane].n for lane in (pair.reference, pair.other))
 
 
 def _same(records: Sequence[Record]) -> list[Fact]:

@@ -33,6 +33,7 @@ from inference.space.job import Job
 
 log = logging.getLogger(__name__)
 NO_RAM = "on ZeroGPU this lane works in processes that share their memory with the page's"
+NO_ENERGY = "on ZeroGPU the card is lent for a run, and its counter is not this page's alone"
 LOST = "The GPU reported an error after which nothing in that worker could answer. The text so far is kept; a new worker answers the next prompt."
 MARK_BYTES = 8
 
@@ -59,7 +60,7 @@ class ForkedLane(Lane):
         clock.end("quantize" if LaneName.parse(self.name).four_bit else "read")
         self.model.to(self.device)  # by its name: ZeroGPU takes no index
         self.facts = self._described(self.model)
-        self.facts.unmeasured["ram"] = NO_RAM
+        self.facts.unmeasured.update(ram=NO_RAM, energy=NO_ENERGY)
         self._kernel = self.facts.kernel
         clock.end("values")
         if self.ways.may(GRAPH):

@@ -48,12 +48,13 @@ class Judged:
 
     def warning(self, asked: Asked, catalog: Catalog) -> str:
         """What will be refused there though the Space runs; empty where all fits."""
-        full = next((fit for fit in self.fits if fit.lane.endswith("fp32")), None)
-        if full is None or full.fits is not False:
+        refused = [fit for fit in self.fits if fit.fits is False and not fit.lane.endswith("nf4")]
+        if not refused:
             return ""
         other = next((one for one in catalog.fitting(self.needs) if bool(one.gpu) == bool(asked.hardware.gpu)), None)
-        both = f": both fit on {other.name} ({other.price()})" if other else ""
-        return f"The page will refuse the FP32 lane on {asked.hardware.name} ({full}){both}."
+        lanes = " and ".join(f"the {fit.lane.partition(':')[2].upper()} lane" for fit in refused)
+        together = f": {'both' if len(self.fits) == 2 else 'all'} fit on {other.name} ({other.price()})" if other else ""
+        return f"The page will refuse {lanes} on {asked.hardware.name} ({'; '.join(map(str, refused))}){together}."
 
 
 def judged(asked: Asked, offline: bool) -> Judged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -29,6 +30,9 @@ def test_a_model_is_judged_for_spaces_with_cards_that_are_not_here(space_hub, tm
     assert set(needs) == {"cuda:nf4", CUDA_NF4_WIDE, "cpu:nf4", "cpu:fp32"}
     assert needs[CUDA_NF4_WIDE].peak_bytes > needs["cuda:nf4"].peak_bytes, "without bfloat16 more is read in FP32"
     assert BFLOAT16 == OLDEST_BF16
+    three = replace(settings, lanes=("cuda:nf4", "cuda:bf16", "cpu:fp32"))
+    lines, well = judge(str(folder), ("cpu:fp32",), three)
+    assert well and "Spaces that all lanes fit on: cpu-basic free, cpu-upgrade $0.03 an hour, l4x1 " in lines[-1], "a T4 has no bfloat16"
 
 
 @pytest.mark.parametrize("behaviour", [refuses(503), silent, lambda handler: handler.answer([{"name": "t4-small"}])], ids=["busy", "silent", "other"])

@@ -51,3 +51,8 @@ def test_a_server_on_another_machine_slows_nobody_and_nobody_knows_whether_it_is
     done = Done("r", "stop", "", (), 0, Timings(), t_start=1.0)
     assert comparison.runs["cpu:fp32"].with_waits(done).alone is not on_this_machine
     assert comparison.runs["endpoint:far"].with_waits(done).alone is None
+
+
+def test_a_server_on_this_machine_may_be_at_work_on_any_device_and_one_elsewhere_on_none():
+    lanes = (lane("endpoint:far", on_this_machine=True), lane("endpoint:far"), lane("endpoint:far", hello=False), lane("cuda:nf4"), lane("auto:nf4"))
+    assert [each.works_on for each in lanes] == ["", "endpoint:far", "", "cuda", ""]

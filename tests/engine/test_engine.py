@@ -198,10 +198,10 @@ def test_a_run_that_nobody_reads_is_stopped(loaded):
 def test_work_beside_is_held_in_every_lane_while_any_lane_answers(loaded):
     loaded.ask(mode="together")
     loaded.lanes["auto:nf4"].begin()
-    assert {"do": "hold", "still": True} in loaded.lanes["auto:nf4"].sent
+    assert {"do": "hold", "devices": ["cpu"]} in loaded.lanes["auto:nf4"].sent
     loaded.lanes["cpu:fp32"].ready()
     loaded.lanes["cpu:fp32"].begin()
     loaded.lanes["auto:nf4"].finish()
-    assert {"do": "hold", "still": False} not in loaded.lanes["auto:nf4"].sent
+    assert {"do": "hold", "devices": []} not in loaded.lanes["auto:nf4"].sent
     loaded.lanes["cpu:fp32"].finish()
-    assert loaded.lanes["auto:nf4"].sent[-1] == {"do": "hold", "still": False}
+    assert loaded.lanes["auto:nf4"].sent[-1] == {"do": "hold", "devices": []}

@@ -1,14 +1,22 @@
 """What a lane does while nothing is asked: the 4-bit copy, a piece at a time, and never while a run is measured; and what a long context took is given back."""
 
+import pytest
+
 from inference.cache import cache, manifest
 from inference.cache.manifest import State
 from inference.decode.eager import EagerDecoder
 from inference.events import Loading, Prefill, Request
+from inference.lane import energy
 from inference.lane import lane as lane_module
 from inference.lane.lane import LOOK_S, Lane
 from inference.models import loading, quantized_copy
 from inference.settings import Settings
 from tests.support.tiny import make_checkpoint
+
+
+@pytest.fixture(autouse=True)
+def no_counter(tmp_path, monkeypatch):
+    monkeypatch.setattr(energy, "POWERCAP", tmp_path)  # whatever this machine has
 
 
 def test_the_copy_is_written_between_runs_and_keeps_still_while_one_is_measured(tmp_path, monkeypatch):
@@ -20,9 +28,9 @@ def test_the_copy_is_written_between_runs_and_keeps_still_while_one_is_measured(
     assert lane.between_runs() is None, "only the 4-bit lane on a GPU keeps a copy today"
     entry, key = (of(lane.source.checkpoint, arguments, *rest) for of, rest in ((quantized_copy.entry_of, (place,)), (quantized_copy.key_of, ())))
     lane._copy = quantized_copy.Writer(lane.model, entry, key, place)
-    lane.hold(True)
+    lane.hold(["cpu"])
     assert lane.between_runs() == LOOK_S and not entry.path.parent.exists()
-    lane.hold(False)
+    lane.hold([])
     waits = [lane.between_runs() for _ in range(6)]
     assert waits[:5] == [LOOK_S] * 5 and waits[5] is None and manifest.state(entry.path, key) is State.WHOLE
 

@@ -40,6 +40,7 @@ def test_the_record_has_both_lanes_on_a_machine_without_a_gpu(engine):
         assert lane.available and lane.n == 1 and 1 <= run.new_tokens <= 8
         assert run.ttft_s > 0 and len(run.token_times_s) == run.new_tokens == len(run.token_ids)
         assert lane.load.spans["import"] > 0 and run.ram.uss > 0 and run.path
+        assert (run.energy is None) == ("energy" in lane.unmeasured), "what this machine's counter says, or why it says nothing"
     assert record.verdict.pairs[0].memory < 1
     assert record.environment.torch and record.environment.ram_limit_bytes > 0
 

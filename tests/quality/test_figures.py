@@ -15,7 +15,6 @@ from inference.quality.fork import find_fork
 from inference.record.scale import USUAL
 from inference.record.verdict import first_difference
 from inference.score_events import Scored, ScoreRequest
-from inference.series.expected import flips, is_right, mcnemar_exact
 
 POSITIONS = Positions(
     np.array([0.0, 0.1, 0.2, 0.5]), np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.1, 2.3, 2.9, 4.5]), np.array([True, True, False, True])
@@ -127,25 +126,6 @@ def test_equal_answers_have_no_fork_and_one_that_goes_on_has_no_margin():
 def test_pieces_of_one_answer_join():
     joined = Scored.joined([scored([5, 6]), scored([7, 8])])
     assert joined.ids == (5, 6, 7, 8) and len(joined.nll) == 4 and joined.top(2)[0] == (7, -0.1, "own")
-
-
-# ---- expected answers
-
-
-def test_right_ignores_case_and_white_space():
-    assert is_right(" Two  Biryani\n", "two biryani", "exact") and not is_right("two biryani please", "two biryani", "exact")
-    assert is_right("So: two\nbiryani, please", "Two biryani", "contains")
-
-
-@pytest.mark.parametrize(("lost", "won", "p"), [(0, 0, 1.0), (1, 0, 1.0), (5, 0, 2 / 32), (8, 2, 2 * 56 / 1024), (3, 3, 1.0)])
-def test_mcnemars_exact_p(lost, won, p):
-    assert mcnemar_exact(lost, won) == pytest.approx(p)
-
-
-def test_flips_list_both_directions():
-    held = flips(["a", "b", "c", "x"], ["a", "x", "x", "d"], ["a", "b", "c", "d"], "exact")
-    assert (held.right_reference, held.right_other) == (3, 2)
-    assert (held.right_to_wrong, held.wrong_to_right) == ((1, 2), (3,)) and held.mcnemar_p == 1.0
 
 
 def test_figures_need_no_torch():

@@ -77,7 +77,7 @@ def test_each_pair_has_its_own_comparison_of_the_answers():
     assert "4-bit NF4 on the GPU and it are identical" in verdict_text(record) and "it part at token 1" in verdict_text(record)
     failed = Progress(0.0, "failed", "half", 2, error="It died.")
     assert record_of(cpu_nf4=failed, cuda_nf4=ended(9, (7, 8, 9)), cpu_fp32=ended(10)).verdict.identical is False
-    assert record_of(cuda_nf4=ended(9), cuda_bf16=ended(9, (7,))).verdict.identical is None
+    assert record_of(cuda_nf4=ended(9), cpu_nf4=ended(9, (7,))).verdict.identical is None
 
 
 def test_a_run_that_was_stopped_is_not_what_the_others_are_held_against():

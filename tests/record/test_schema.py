@@ -34,7 +34,7 @@ LANE = {
 LOAD = {"total_s", "spans", "cold", "peak_ram_bytes", "peak_vram"}
 RUN = {
     "text", "token_ids", "prompt_ids", "prompt_tokens", "new_tokens", "finish_reason", "error", "queue_s", "turn_wait_s", "load_wait_s", "ttft_s", "prefill_tps",
-    "decode_tps", "tpot_s", "total_s", "token_times_s", "vram", "ram", "path", "path_reason", "warm", "alone", "counted_by",
+    "decode_tps", "tpot_s", "total_s", "token_times_s", "vram", "ram", "path", "path_reason", "warm", "alone", "counted_by", "energy",
 }  # fmt: skip
 SPREAD = {"ttft_s", "prefill_tps", "tpot_s", "decode_tps", "total_s", "queue_s", "turn_wait_s", "load_wait_s"}
 VERDICT = {"pairs", "device_effect", "precision_effect", "identical", "first_divergence"}

@@ -73,6 +73,16 @@ def test_a_stopped_lane_has_no_winner_and_is_named():
     assert as_text(record) == ["No winner: FP32 was stopped."]
 
 
+def test_on_one_card_4_bits_are_held_against_bf16_and_without_either_reference_it_is_said():
+    record = record_of(cuda_nf4=ended(20.0), cuda_bf16=ended(5.0))
+    assert facts(record)[0].winner == "cuda:nf4" and record.verdict.pairs[0].reference == "cuda:bf16" and not no_winner(record)
+    assert record.verdict.precision_effect == pytest.approx(4) and "Both ran on the same device" in caveat(record)
+    assert record_of(cuda_nf4=ended(20.0), cuda_bf16=ended(5.0), cpu_fp32=ended(1.0)).verdict.pairs[0].reference == "cpu:fp32"
+    assert "there is no lane that all are held against" in no_winner(record_of(cuda_nf4=ended(9.0), cpu_nf4=ended(9.0)))
+    failed = ended(9.0, reason="stopped")
+    assert "(FP32) has no whole answer" in no_winner(record_of(cuda_nf4=ended(9.0), cpu_nf4=ended(9.0), cpu_fp32=failed))
+
+
 def test_two_things_that_changed_at_once_are_said():
     assert "Device and precision differ at once" in caveat(record_of(cuda_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)]))
     alike = caveat(record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)]))

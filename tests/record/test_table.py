@@ -83,7 +83,9 @@ def test_effects_are_apart_with_the_bridge_lane_and_untold_without():
     four = dict(summary_lines(record_of(cuda_nf4=ended(100), cuda_bf16=ended(200), cpu_nf4=ended(20), cpu_fp32=ended(10))))
     assert four["Device effect"].startswith("20.0 times faster") and four["Precision effect"].startswith("2.0 times slower")
     two = dict(summary_lines(record_of(cuda_nf4=ended(100), cpu_fp32=ended(10))))
-    assert "cuda:bf16" in two["Effects"] and "Device effect" not in two
+    assert "name the lane cuda:bf16" in two["Effects"] and "Device effect" not in two
+    failed = dict(summary_lines(record_of(cuda_nf4=ended(100), cuda_bf16=ended(9, reason="stopped"), cpu_fp32=ended(10))))
+    assert "it takes a whole answer of cuda:bf16" in failed["Effects"]
 
 
 def test_no_ratio_from_a_run_that_did_not_end_by_itself():

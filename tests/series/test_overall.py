@@ -40,6 +40,14 @@ def test_answers_to_different_prompts_are_not_the_same_and_fewer_of_them_do_not_
     assert told.words == "4-bit 1 of 1, FP32 1 of 2" and told.winner is None
 
 
+def test_how_little_so_few_prompts_can_show_is_said_beside_them():
+    found = records(*[(ended(10), ended(20))] * 7)
+    said = overall.beside(found, overall.facts(found, medians(found)))
+    assert said.endswith("Estimated, 7 prompts with an expected answer show a change of right answers from 85.7 points on.")
+    unexpected = [replace(record, row=Row(1, None)) for record in found]
+    assert "stimated" not in overall.beside(unexpected, overall.facts(unexpected, medians(unexpected)))
+
+
 def test_where_a_lane_answered_nothing_it_is_said_why_nobody_won():
     series = Series((), records=records((ended(10), ended(20, reason="stopped"))))
     assert table.verdict_lines(series) == ["No winner: FP32 was stopped."] and table.verdict_lines(Series(())) == []

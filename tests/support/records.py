@@ -11,7 +11,7 @@ from inference.status import LaneStatus
 from inference.timing import Timings
 from tests.support.fake_lane import facts
 
-OF_ITS_RUN = re.compile(r".*_(s|tps)|created|load|median|min|max|ram|vram|warm|alone|total|decode|ttft|memory|(device|precision)_effect")
+OF_ITS_RUN = re.compile(r".*_(s|tps)|created|load|median|min|max|ram|vram|energy|warm|alone|total|decode|ttft|memory|(device|precision)_effect")
 
 
 def same_of(value: Any) -> Any:
