@@ -12,7 +12,7 @@ from inference.errors import InferenceError
 from inference.events import decode, encode
 from inference.quality.figures import Positions, Span, check_took_hold, figures, windows
 from inference.quality.fork import find_fork
-from inference.record.scale import USUAL
+from inference.record.quality import USUAL
 from inference.record.verdict import first_difference
 from inference.score_events import Scored, ScoreRequest
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from inference.quality.answers import AnswerQuality
 from inference.quality.fork import NEAR_TIE_NATS
-from inference.record.scale import USUAL
+from inference.record.quality import USUAL
 from inference.record.scores import Figures
 from inference.units import count, share
 from ui.badge import escape
