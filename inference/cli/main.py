@@ -105,6 +105,12 @@ def _deploy(options: argparse.Namespace, settings: Settings) -> int:
     return deploy.run(options, settings)
 
 
+def _decide(options: argparse.Namespace, settings: Settings) -> int:
+    from inference.cli import decide  # with numpy, which only what works something out needs
+
+    return decide.run(options, settings)
+
+
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     settings.cache_path()  # none that can be written is told before anything starts
     sys.stdout.flush()
@@ -118,7 +124,7 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     return code if code in (0, FAILED, WRONG) else FAILED
 
 
-COMMANDS = {"compare": _compare, "bench": _bench, "quality": quality_command.run, "doctor": _doctor, "deploy": _deploy}
+COMMANDS = {"compare": _compare, "bench": _bench, "quality": quality_command.run, "doctor": _doctor, "deploy": _deploy, "decide": _decide}
 
 
 if __name__ == "__main__":

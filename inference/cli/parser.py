@@ -50,6 +50,7 @@ def make() -> Parser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command", prog=PROGRAM)
     for add in (_compare, _bench, _quality, _doctor, _deploy):
         _common(add(commands), "the model that menu was tuned from" if add is _bench else "menu, the packaged one")
+    _decide(commands).set_defaults(model=None, lanes=None, verbose=False)  # it starts no lane
     return parser
 
 
@@ -187,3 +188,30 @@ def _deploy(commands: Any) -> Parser:
     space.add_argument("--replace", action="store_true", help="also replace a Space of that name that is something else (default: no)")
     space.add_argument("--dry-run", action="store_true", help="only list all that would be done; asks no network and needs no token (default: no)")
     return space
+
+
+def _decide(commands: Any) -> Parser:
+    one = _command(
+        commands, "decide", "which lane to serve, by what was measured and what you want",
+        "Decide which lane to serve, by records that were measured: what each one costs, whether it keeps your limits, and what would turn it. Starts no lane.",
+        "RECORD... --answers-per-day N --price LANE=DOLLARS ... [options]",
+        "record.json --answers-per-day 5000 --max-first-token 1 --price cuda:nf4=0.8 --price cpu:fp32=0.03",
+        "gpu.json cpu.json quality.json --answers-per-day 200 --min-agreement 0.95 --sleep-after 10 --price cuda:nf4=l4x1 --price cpu:fp32=cpu-upgrade",
+    )  # fmt: skip
+    one.add_argument("records", nargs="+", metavar="RECORD", help="what `compare --json FILE` or `quality --json FILE` wrote; several of one model are pooled")
+    one.add_argument("--answers-per-day", type=float, required=True, metavar="N", help="how many answers you expect a day")
+    one.add_argument(
+        "--price", action="append", default=[], required=True, metavar="LANE=DOLLARS",
+        help="dollars an hour of a lane's hardware, or that hardware's name on the Hub (cuda:nf4=l4x1); once for each lane, one without is out",
+    )  # fmt: skip
+    one.add_argument("--tokens", type=int, metavar="N", help="tokens of an answer (default: the measured answers' own lengths)")
+    one.add_argument("--max-first-token", type=float, metavar="S", help="longest acceptable first token, wait included, in seconds at p95 (default: no limit)")
+    one.add_argument("--max-total", type=float, metavar="S", help="longest acceptable whole answer, likewise (default: no limit)")
+    one.add_argument("--min-agreement", type=float, metavar="SHARE", help="least share of equal first choices, from 0 to 1 (default: no limit)")
+    one.add_argument("--max-lost", type=float, metavar="SHARE", help="largest share of expected answers that may go from right to wrong (default: no limit)")
+    one.add_argument("--sleep-after", type=float, metavar="MIN", help="it sleeps so many minutes after a visitor, and loads for the next (default: always on)")
+    one.add_argument("--open-hours", type=float, default=24.0, metavar="H", help="hours a day over which the answers come (default: %(default)g)")
+    one.add_argument("--load", metavar="FILE", help="what `bench --clients` printed of these lanes (default: one answer at a time, estimated)")
+    one.add_argument("--json", metavar="FILE", help="write the decision to FILE; - for stdout, and then nothing else (default: no)")
+    one.add_argument("--markdown", metavar="FILE", help="write it to FILE, ready for a model card (default: no)")
+    return one

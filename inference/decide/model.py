@@ -40,11 +40,24 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Clients:
+    """What so many clients at once got of a lane, measured (`bench --clients`): seconds at p95, of `n` answers; `failed` got none."""
+
+    clients: int
+    first_token_p95_s: float
+    total_p95_s: float
+    answers_per_min: float
+    n: int
+    failed: int = 0
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What the records hold of one lane: each counted run's times, and what is known beside them.
 
-    `why_not` says why it can be no candidate (it failed, was not measured); `alone` is None where one of the runs does not say.
+    `why_not` says why it can be no candidate (it failed, was not measured). `new_tokens` and `tpot_s` are of the runs that have them.
     `agreement` and `lost` are against the reference lane, over `positions` and `expected` answers; `hardware` is as the lane's process said.
+    `noise`: the weights are random, so that nothing is said of its answers. `clients`: by number, where a load was measured.
     """
 
     lane: str
@@ -63,6 +76,8 @@ class Evidence:
     lost: int | None = None
     expected: int = 0
     is_reference: bool = False
+    noise: bool = False
+    clients: tuple[Clients, ...] = ()
     notes: tuple[str, ...] = ()
     why_not: str | None = None
 

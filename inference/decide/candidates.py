@@ -1,0 +1,81 @@
+"""A lane as a candidate: the limits held against it, its cost, and why it is out, if it is.
+
+In: what is asked, a lane's evidence. Out: a `Candidate`, with the lane that serves beside it. Chooses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inference.decide import costs
+from inference.decide.figures import figures
+from inference.decide.model import Asked, Candidate, Evidence, Rule
+from inference.decide.rules import ENOUGH_RUNS, SAMPLES, rules
+from inference.decide.serving import Serving, serving
+
+SAME = 1e-9  # costs that differ by no more, as a share, are equal
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate, its evidence, and the lane that serves; None where it can't."""
+
+    candidate: Candidate
+    lane: Evidence
+    serving: Serving | None = None
+
+    @property
+    def name(self) -> str:
+        """The lane as a sentence calls it: "4-bit NF4 on the GPU (cuda:nf4)"."""
+        return f"{self.lane.title} ({self.lane.lane})" if self.lane.title != self.lane.lane else self.lane.lane
+
+    @property
+    def cost(self) -> tuple[float, float, float]:
+        """Dollars a month: of the mean answer, of the quickest and of the slowest one; infinite where it is not known."""
+        found = (self.candidate.cost_month, self.candidate.cost_month_low, self.candidate.cost_month_high)
+        return tuple(float("inf") if dollars is None else dollars for dollars in found)  # type: ignore[return-value]
+
+    @property
+    def open_rules(self) -> list[Rule]:
+        """The limits of which it can't be told whether they are kept."""
+        return [rule for rule in self.candidate.rules if rule.keeps is None]
+
+    @property
+    def broken_rules(self) -> list[Rule]:
+        """The limits that are not kept."""
+        return [rule for rule in self.candidate.rules if rule.keeps is False]
+
+    @property
+    def few_runs(self) -> str:
+        """Why its cost is not known well enough, where it hangs on how long an answer takes and there are too few; else nothing."""
+        n = len(self.lane.total_s)
+        hangs = self.serving is not None and (self.serving.asked.sleep_after_min is not None or self.serving.machines > 1)
+        return SAMPLES[n] if hangs and 0 < n < ENOUGH_RUNS else ""
+
+    def order(self) -> tuple[float, bool, float, float]:
+        """What the first of several is chosen by: cost, then answers changed least, then speed."""
+        whole = self.serving.line.mean_s if self.serving else float("inf")
+        return round(self.cost[0], 6), not self.lane.is_reference, -(self.lane.agreement or 0.0), whole
+
+
+def judge(asked: Asked, lane: Evidence) -> Judged:
+    """A lane against all that is asked."""
+    served = serving(lane, asked)
+    if isinstance(served, str):
+        return Judged(Candidate(lane.lane, lane.title, served, ()), lane)
+    found = rules(served)
+    broken = next((f"{rule.title}: {rule.words} ({rule.margin})." for rule in found if rule.keeps is False), None)
+    price = asked.prices.get(lane.lane)
+    if price is None:
+        out = broken or f"no price is given for its hardware, so no cost: {lane.lane}=DOLLARS."
+        return Judged(Candidate(lane.lane, lane.title, out, found, figures=figures(served, (0.0, 0.0, 0.0)), energy_j=lane.energy_j), lane, served)
+    per_day = asked.answers_per_day
+    low, middle, high = (each.curve.month(per_day) for each in (served.with_every(min), served, served.with_every(max)))
+    low, high = min(low, middle), max(middle, high)
+    candidate = Candidate(
+        lane.lane, lane.title, broken, found, machines=served.machines, capacity_per_day=served.capacity_per_day,
+        hours_per_day=served.curve.hours(per_day), cost_month=middle, cost_month_low=low, cost_month_high=high,
+        cost_1000=costs.of_1000(middle, per_day), floor_1000=costs.floor_of_1000(price.dollars_per_hour, served.seconds_at_full_use),
+        energy_j=lane.energy_j, figures=figures(served, (middle, low, high)),
+    )  # fmt: skip
+    return Judged(candidate, lane, served)

@@ -1,0 +1,51 @@
+"""The decision: of the lanes that keep every limit the cheapest, and not decided where the measurement can't tell.
+
+In: what is asked, and what was measured of each lane. Out: a `Decision`. At equal cost the lane wins that changes the answers least, then the faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from inference.decide import asked as given
+from inference.decide import reasons
+from inference.decide.candidates import SAME, Judged, judge
+from inference.decide.evidence import Gathered
+from inference.decide.figures import dollars
+from inference.decide.model import Asked, Decision
+from inference.decide.turns import turns
+
+
+def decide(asked: Asked, found: Gathered) -> Decision:
+    """Which lane to serve; raises WrongArguments for what can't be meant."""
+    given.check(asked, found.lanes)
+    judged = [judge(asked, lane) for lane in found.lanes]
+    kept = sorted((each for each in judged if each.candidate.out is None), key=Judged.order)
+    doubts = _doubts(kept)
+    chosen = kept[0] if kept and not doubts else None
+    changes = turns({each.lane.lane: each.serving.curve for each in kept if each.serving})
+    return Decision(
+        asked=asked, model=found.model, candidates=tuple(each.candidate for each in judged), turns=changes, chosen=chosen.lane.lane if chosen else None,
+        sentence=reasons.sentence(kept, chosen, doubts), because=tuple(reasons.because(kept, chosen, judged)),
+        turned_by=tuple(reasons.turned_by(asked, kept, chosen, judged, changes)), remarks=tuple(reasons.remarks(asked, found, judged)),
+    )  # fmt: skip
+
+
+def _doubts(kept: Sequence[Judged]) -> list[str]:
+    """Why the first of the lanes that may be served can't be called the one, a clause each; nothing where it can."""
+    if not kept:
+        return []
+    first, *others = kept
+    found = [f"{rule.title} of {first.name}: {rule.words}" for rule in first.open_rules]
+    if not others:
+        return found
+    dear, low, high = first.cost
+    for other in others:
+        cost, other_low, other_high = other.cost
+        equal = (cost - dear, other_low - low, other_high - high)
+        if other_low <= high and not all(abs(difference) <= SAME * dear for difference in equal):
+            found.append(
+                f"the costs overlap: {first.name} {dollars(low)} to {dollars(high)} a month, {other.name} {dollars(other_low)} to {dollars(other_high)}"
+            )
+    found += [f"the cost of {each.name} hangs on how long an answer takes, and {each.few_runs}" for each in kept[:2] if each.few_runs]
+    return found

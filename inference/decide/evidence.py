@@ -1,0 +1,151 @@
+"""Records -> what they hold of each lane, its runs pooled, and what must be said of them.
+
+In: records of one model, and figures of quality alone. Out: an `Evidence` a lane. Of two models, or of one lane on two machines, nothing can be
+decided: a WrongArguments. Knows no price and no limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from inference.decide.model import Evidence
+from inference.decide.quality import pooled, reference_of
+from inference.errors import WrongArguments
+from inference.lanes import LaneName
+from inference.record.missing import why
+from inference.record.model import LaneRecord, Record, RunRecord, over
+from inference.record.read import Scored
+from inference.record.scores import Quality
+from inference.units import count
+
+ELSEWHERE = "A server elsewhere: its times are taken here, with the network in them."
+T = TypeVar("T")
+Measured = Sequence[tuple[Record, LaneRecord]]  # one lane, in each record that has it
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What was measured of each lane of one model, and what must be said of all of it."""
+
+    model: str
+    lanes: tuple[Evidence, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def gather(records: Sequence[Record], scored: Sequence[Scored] = ()) -> Gathered:
+    """The evidence of all lanes; raises WrongArguments where there is no record, or they can't be of one decision."""
+    once, alone = _once(records), _once(scored)
+    if not once:
+        raise WrongArguments("There is no record to decide by, only the quality. Make one: python -m inference compare --prompts FILE --json FILE.")
+    model = _model(once, alone)
+    qualities = [record.quality for record in once if isinstance(record.quality, Quality)] + [each.quality for each in alone]
+    by_lane: dict[str, list[tuple[Record, LaneRecord]]] = {}
+    for record in once:
+        for name, lane in record.lanes.items():
+            by_lane.setdefault(name, []).append((record, lane))
+    reference = reference_of(qualities, tuple(by_lane))
+    lanes = tuple(pooled(_evidence(name, each), qualities, reference) for name, each in by_lane.items())
+    twice = len(records) + len(scored) - len(once) - len(alone)
+    return Gathered(model, lanes, tuple(_remarks(by_lane, twice)))
+
+
+def _once(found: Sequence[T]) -> list[T]:
+    """Each once, however often a file was given."""
+    return [each for n, each in enumerate(found) if each not in found[:n]]
+
+
+def _model(records: Sequence[Record], scored: Sequence[Scored]) -> str:
+    """What all are of; a server's own name for its model says nothing of ours."""
+    here = [record.model for record in records if any(not lane.elsewhere for lane in record.lanes.values())]
+    found = dict.fromkeys((model.id, model.revision, model.adapter) for model in here or [record.model for record in records])
+    known = [key for key in found if key[0] is not None]
+    if len({key[0] for key in known}) < len(known):
+        told = [" ".join(part for part in (key[0], f"at {key[1]}" if key[1] else "", f"with {key[2]}" if key[2] else "") if part) for key in known]
+    else:
+        told = [str(key[0]) for key in known]
+    ids = {key[0] for key in known}
+    told += dict.fromkeys(each.model for each in scored if each.model is not None and ids and each.model not in ids)
+    if len(told) > 1:
+        raise WrongArguments(f"The records are of {len(told)} models: {', '.join(told)}. Give those of one.")
+    return told[0] if told else "unknown"
+
+
+def _evidence(name: str, measured: Measured) -> Evidence:
+    """The times of one lane, of its counted runs in all records; warm ones only, where there are any."""
+    _, last = next((each for each in reversed(measured) if each[1].device), measured[-1])
+    hardware = _hardware(name, measured)
+    runs = [run for _, lane in measured for run in lane.runs]
+    counted = [run for run in runs if run.counted and run.ttft_s is not None and run.total_s is not None]
+    warm = [run for run in counted if run.warm is not False] or counted
+    return Evidence(
+        lane=name, title=last.title(name), device=last.device, hardware=hardware,
+        ttft_s=tuple(run.ttft_s for run in warm if run.ttft_s is not None), total_s=tuple(run.total_s for run in warm if run.total_s is not None),
+        tpot_s=tuple(run.tpot_s for run in warm if run.tpot_s is not None), new_tokens=tuple(run.new_tokens for run in warm if run.new_tokens is not None),
+        load_s=_load_s(measured), noise=any("noise" in (lane.note or "") for _, lane in measured),
+        notes=tuple(_notes(last, runs, counted, warm)), why_not=None if counted else _why_not(last, runs),
+    )  # fmt: skip
+
+
+def _hardware(name: str, measured: Measured) -> str:
+    """Where the lane ran, as its process said; raises WrongArguments where that is two machines."""
+    found: dict[str, None] = {}
+    for record, lane in measured:
+        if lane.elsewhere or LaneName.parse(name).elsewhere:
+            return "a server elsewhere"
+        on_gpu = (lane.device or LaneName.parse(name).device) == "cuda"
+        machine = record.environment.gpu if on_gpu else record.environment.cpu
+        if lane.n and machine:
+            found[machine if on_gpu or lane.threads is None else f"{machine}, {count(lane.threads, 'thread')}"] = None
+    if len(found) > 1:
+        raise WrongArguments(f"{name} was measured on {len(found)} machines: {'; '.join(found)}. Give the records of one of them.")
+    return next(iter(found), "unknown")
+
+
+def _load_s(measured: Measured) -> float | None:
+    """The median of the loads, each once though all records of a series tell it; of cold ones where there are any, for who wakes a machine finds nothing in memory."""
+    loads = _once([lane.load for _, lane in measured if lane.load])
+    return over(load.total_s for load in [load for load in loads if load.cold] or loads)
+
+
+def _why_not(lane: LaneRecord, runs: Sequence[RunRecord]) -> str:
+    """Why nothing was measured of a lane, in words."""
+    error = next((run.error for run in reversed(runs) if run.error), None) or (None if lane.available else lane.reason)
+    return f"it was not measured: {error}" if error else f"it was not measured: {why(lane, 'total_s')}."
+
+
+def _notes(lane: LaneRecord, runs: Sequence[RunRecord], counted: Sequence[RunRecord], used: Sequence[RunRecord]) -> list[str]:
+    """What must be said of a lane's runs, a sentence each."""
+    n, contended, cut = len(used), sum(run.alone is False for run in used), sum(run.finish_reason == "length" for run in used)
+    cold = sum(run.warm is False for run in used)
+    found = [
+        (len(counted) - n, f"{_runs(len(counted) - n)} not counted, since cold: the first since the load, which a later visitor does not pay."),
+        (cold, f"{cold} of {_runs(n)} cold, the first since the load, and none warm: a later visitor waits less."),
+        (contended, f"{contended} of {_runs(n)} contended: another lane was at work at the same time, so alone it may be faster."),
+        (cut, f"{cut} of {count(n, 'answer')} {'was' if cut == 1 else 'were'} cut at the token limit; a whole one takes longer."),
+        (counted and len(runs) - len(counted), f"{_runs(len(runs) - len(counted))} not counted: failed, stopped or without figures."),
+        (lane.elsewhere, ELSEWHERE),
+        (bool(lane.note) and not lane.elsewhere, f"Its weights: {lane.note}."),
+    ]
+    return [words for there, words in found if there]
+
+
+def _runs(n: int) -> str:
+    return f"{count(n, 'run')} {'was' if n == 1 else 'were'}"
+
+
+def _remarks(by_lane: dict[str, list[tuple[Record, LaneRecord]]], twice: int) -> list[str]:
+    """What must be said of all records together."""
+    asked = {name: sorted({record.request.max_new_tokens for record, lane in each if lane.n}) for name, each in by_lane.items()}
+    prompts = {name: frozenset(record.request.prompt for record, lane in each if lane.n) for name, each in by_lane.items()}
+    limits, found = sorted({limit for each in asked.values() for limit in each}), []
+    if len(limits) > 1:
+        told = ", ".join(f"{name} at {' and '.join(map(str, each))}" for name, each in asked.items() if each)
+        found.append(f"The records cut answers at unlike numbers of tokens ({told}), so their totals are of unlike answers; --tokens N makes them alike.")
+    if len({each for each in prompts.values() if each}) > 1:
+        told = ", ".join(f"{name} {len(each)}" for name, each in prompts.items() if each)
+        found.append(f"The lanes were not asked the same prompts ({told}), so part of what sets them apart may be the prompts.")
+    if twice:
+        found.append(f"{count(twice, 'record')} given more than once counted once.")
+    return found

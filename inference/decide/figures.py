@@ -1,0 +1,113 @@
+"""A lane's numbers for people, each with where it is from: measured, given by the person, or estimated from both.
+
+In: a lane serving what is asked. Out: a `Traced` for each number that is known. Judges nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from inference.decide import costs
+from inference.decide.model import DAYS_A_MONTH, HOURS_A_MONTH, Traced
+from inference.decide.rules import percent
+from inference.decide.serving import Serving
+from inference.units import count, seconds
+
+RUNS = "median, with the quickest and the slowest"
+
+
+def figures(serving: Serving, month: tuple[float, float, float]) -> tuple[Traced, ...]:
+    """All of a lane's numbers; `month` is what it costs, and that from the quickest and the slowest answer, in dollars."""
+    return (*_measured(serving), *_served(serving), *_dollars(serving, month), *_quality(serving))
+
+
+def _measured(serving: Serving) -> list[Traced]:
+    lane, asked = serving.lane, serving.asked
+    whole = f"measured: {RUNS}"
+    if serving.scaled:
+        whole = f"estimated for {count(asked.tokens or 0)}: measured first token and time a token; {RUNS}"
+    found = [Traced("First token", spread(serving.line.first_s), f"measured: {RUNS}"), Traced("Whole answer", spread(serving.line.total_s), whole)]
+    if lane.new_tokens and not serving.scaled:
+        low, high = min(lane.new_tokens), max(lane.new_tokens)
+        found.append(Traced("Tokens an answer", f"{low}" if low == high else f"{low} to {high}", "measured"))
+    if asked.sleep_after_min is not None:
+        found.append(Traced("Load", seconds(lane.load_s), "measured: what waking it takes, of the model alone"))
+    if lane.energy_j is not None:
+        found.append(Traced("Energy an answer", f"{lane.energy_j:.3g} J", "measured: median"))
+    return found
+
+
+def _served(serving: Serving) -> list[Traced]:
+    asked, waits = serving.asked, serving.waits
+    machines, hours = serving.machines, serving.curve.hours(asked.answers_per_day)
+    found = [Traced("One machine can give", *_capacity(serving)), Traced("Machines", f"{machines}", f"for your {number(asked.answers_per_day)} answers a day")]
+    if serving.lane.clients:
+        rates = ", ".join(f"{each.answers_per_min:.3g} with {count(each.clients, 'client')}" for each in serving.lane.clients)
+        found.append(Traced("Answers a minute", rates, f"measured; one after the other it would be {60 / serving.line.mean_s:.3g}, estimated"))
+    if not serving.batches:
+        source = f"estimated: a line simulated with Poisson arrivals over {asked.open_hours:g} hours, answers drawn from those measured"
+        found.append(Traced("First token with the wait, p95", seconds(waits.first_s), source))
+        found.append(Traced("Whole answer with the wait, p95", seconds(waits.total_s), "estimated: the same"))
+    how = "always on" if asked.sleep_after_min is None else f"estimated: asleep {asked.sleep_after_min:g} minutes after a visitor; answers, idle time and loads"
+    found.append(Traced("Hours of hardware a day", f"{hours:.2f}", how))
+    return found
+
+
+def _capacity(serving: Serving) -> tuple[str, str]:
+    """What one machine can answer a day, in words, and why just that."""
+    capacity, limits = serving.capacity_per_day, serving.limits
+    if capacity is None:
+        return "none that keeps the limits", "measured answers alone break them" if not serving.batches else "measured with each number of clients"
+    told = f"{number(capacity)} answers a day"
+    if serving.batches and (best := serving.most_clients):
+        return told, f"measured: {best.answers_per_min:.3g} a minute with {count(best.clients, 'client')} at once, the most that keeps the limits"
+    if limits.first_s is None and limits.total_s is None:
+        return told, "estimated: no limit on time is asked, so as many as keep it just not always busy; waits have no end then"
+    return told, "estimated: as many as keep your limits at p95, the wait included"
+
+
+def _dollars(serving: Serving, month: tuple[float, float, float]) -> list[Traced]:
+    asked, price = serving.asked, serving.asked.prices.get(serving.lane.lane)
+    if price is None:
+        return []
+    middle, low, high = month
+    between = "" if low == high else f" ({dollars(low)} to {dollars(high)})"
+    way = f"{HOURS_A_MONTH:.0f} hours a month" if asked.sleep_after_min is None else f"hours a day x {DAYS_A_MONTH:.2f} days"
+    ends = "" if low == high else "; from the quickest and from the slowest answer"
+    floor = costs.floor_of_1000(price.dollars_per_hour, serving.seconds_at_full_use)
+    return [
+        Traced("Price", f"{dollars(price.dollars_per_hour)} an hour", price.source),
+        Traced("Cost a month", f"{dollars(middle)}{between}", f"price x {way} x machines{ends}" if asked.sleep_after_min is None else f"estimated: price x {way}{ends}"),
+        Traced("Cost of 1,000 answers", dollars(costs.of_1000(middle, asked.answers_per_day)), f"cost a month / (your answers a day x {DAYS_A_MONTH:.2f}) x 1,000"),
+        Traced("The same, never idle", dollars(floor), "price x seconds an answer / 3.6, the least that it can be"),
+    ]  # fmt: skip
+
+
+def _quality(serving: Serving) -> list[Traced]:
+    lane = serving.lane
+    if lane.is_reference:
+        return [Traced("Same first choice", "the reference", "what the others are held against")]
+    found = []
+    if lane.agreement is not None:
+        told = f"{percent(lane.agreement)} ± {percent(lane.agreement_se or 0.0)}"
+        found.append(Traced("Same first choice", told, f"measured over {count(lane.positions, 'position')}"))
+    if lane.lost is not None:
+        found.append(Traced("Answers lost", f"{lane.lost} of {lane.expected}", "measured: expected answers that the reference holds, and this lane does not"))
+    return found
+
+
+def spread(values: Sequence[float]) -> str:
+    """ "0.42 s (0.40 s - 0.46 s, n 5)"."""
+    middle = seconds(statistics.median(values))
+    return f"{middle} ({seconds(min(values))} - {seconds(max(values))}, n {len(values)})" if len(values) > 1 else f"{middle} (n 1)"
+
+
+def dollars(value: float) -> str:
+    """ "$1,234.56", and to three figures what is less than ten cents: "$0.0123"."""
+    return f"${value:,.2f}" if value >= 0.0995 or value == 0 else f"${value:.3g}" if value >= 1e-4 else f"${value:.2e}"
+
+
+def number(value: float) -> str:
+    """Answers a day: whole, but few of them to three figures."""
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"

@@ -1,0 +1,65 @@
+"""What `bench --clients` wrote: how each lane answers several visitors at once, put beside its evidence.
+
+In: the JSON of that command, or its whole output, of which the JSON is the last line. Out: the lanes with their `clients`. A file that is none is a
+WrongArguments with its name. Measures nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from inference.decide.evidence import Gathered
+from inference.decide.model import Clients
+from inference.errors import WrongArguments
+
+GIVE = "Give what `python -m inference bench --clients 1,2,4,8` printed."
+
+
+def with_load(found: Gathered, path: Path) -> Gathered:
+    """The evidence with the measured loads of its lanes; raises WrongArguments for a file that is none, or of another model."""
+    held = _held(path)
+    model = held.get("model")
+    if isinstance(model, str) and model != found.model:
+        raise WrongArguments(f"{path.name} is of {model}, and the records are of {found.model}. Give those of one model.")
+    try:
+        loads = {str(lane): _clients(rows) for lane, rows in held["clients"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WrongArguments(f"{path.name} is damaged: a load lacks {error}, or it is no number. Measure again, or give another file.") from error
+    lanes = tuple(replace(lane, clients=loads.get(lane.lane, ())) for lane in found.lanes)
+    unknown = [lane for lane in loads if lane not in {each.lane for each in lanes}]
+    told = [f"{path.name}: no record has {', '.join(unknown)}, so that load is left out."] if unknown else []
+    return replace(found, lanes=lanes, remarks=(*found.remarks, *told))
+
+
+def _held(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text("utf-8-sig").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongArguments(f"{path} can't be read ({getattr(error, 'strerror', None) or 'not UTF-8 text'}). {GIVE}") from error
+    for part in (text, text.rpartition("\n")[2]):
+        try:
+            held = json.loads(part)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(held, dict) and isinstance(held.get("clients"), dict):
+            return held
+    raise WrongArguments(f"{path.name} holds no measured load. {GIVE}")
+
+
+def _clients(rows: Sequence[Any]) -> tuple[Clients, ...]:
+    """A lane's loads by number of clients; one at which no answer came is a failed one. Raises KeyError, TypeError or ValueError."""
+    found = [_row(row) for row in rows]
+    return tuple(sorted(found, key=lambda each: each.clients))
+
+
+def _row(row: Any) -> Clients:
+    first, total = ((row[name] or {}).get("p95") for name in ("first_token_s", "total_s"))
+    failed = int(row.get("failed") or 0)
+    if first is None or total is None:  # nobody was answered
+        return Clients(int(row["clients"]), math.inf, math.inf, 0.0, 0, max(1, failed))
+    return Clients(int(row["clients"]), float(first), float(total), float(row["answers_per_min"]), int(row["n"]), failed)

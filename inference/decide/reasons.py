@@ -1,0 +1,154 @@
+"""Why a decision is as it is, in sentences: which lane and by how much, each rule with its margin, what would turn it, what must be said beside it.
+
+In: the judged lanes, the cheapest that keeps the limits first. Out: sentences. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from inference.decide.candidates import SAME, Judged
+from inference.decide.evidence import Gathered
+from inference.decide.figures import dollars, number
+from inference.decide.model import DAYS_A_MONTH, Asked, Price, Turn
+from inference.decide.rules import AGREEMENT, ERRORS, FIRST, LOST, TOTAL, percent
+from inference.units import seconds
+
+FAR = 2.0  # from so many times the longest measured answer on, an estimate for more tokens is called one
+MOST_TURNS = 3  # that are told; all of them are in the JSON
+
+
+def sentence(kept: Sequence[Judged], chosen: Judged | None, doubts: Sequence[str]) -> str:
+    """The decision itself."""
+    if not kept:
+        return "No lane keeps what you ask: each one is out."
+    if chosen is None:
+        return f"Not decided. {'; '.join(doubts)[:1].upper()}{'; '.join(doubts)[1:]}."
+    told = f"Serve {chosen.name}: {dollars(chosen.cost[0])} a month"
+    if len(kept) == 1:
+        return f"{told}, the only lane that keeps what you ask."
+    second = kept[1]
+    if abs(second.cost[0] - chosen.cost[0]) <= SAME * chosen.cost[0]:
+        why = "it changes the answers least" if chosen.order()[1:3] != second.order()[1:3] else "it is the faster one"
+        return f"{told}, as much as {second.name}, and {why}."
+    return f"{told}, and {second.name} {dollars(second.cost[0])}{_times(second.cost[0], chosen.cost[0])}."
+
+
+def _times(more: float, less: float) -> str:
+    return f", {more / less:.1f} times as much" if less and more / less >= 1.05 else ""
+
+
+def because(kept: Sequence[Judged], chosen: Judged | None, judged: Sequence[Judged]) -> list[str]:
+    """Each rule that decided: those of the lanes that may be served, and why each other one is out."""
+    found = []
+    for each in [chosen] if chosen else kept:
+        found += [f"{each.name} {_kept(rule.keeps)}. {rule.title}: {rule.words}; {rule.margin}." for rule in each.candidate.rules]
+        if each.serving and each.candidate.cost_month is not None and not each.candidate.rules:
+            found.append(f"{each.name} keeps the limits, for there are none.")
+    if chosen and len(kept) > 1:
+        others = ", ".join(f"{each.name} {dollars(each.cost[0])}" for each in kept[1:])
+        found.append(f"Of the lanes that keep the limits it is the cheapest: {dollars(chosen.cost[0])} a month; {others}.")
+    return found + [f"{each.name} is out: {each.candidate.out}" for each in judged if each.candidate.out]
+
+
+def _kept(keeps: bool | None) -> str:
+    return "keeps the limit" if keeps else "may keep the limit or not" if keeps is None else "breaks the limit"
+
+
+def turned_by(asked: Asked, kept: Sequence[Judged], chosen: Judged | None, judged: Sequence[Judged], turns: Sequence[Turn]) -> list[str]:
+    """What would turn the decision: prices, limits, answers a day; where there is none, what would make one."""
+    found = _answers(turns, asked.answers_per_day)
+    if chosen is None:
+        return [f"{each.name}: {rule.title}: {rule.margin}." for each in kept for rule in each.open_rules] + _relaxed(judged, None) + found
+    return [*_prices(asked, chosen, kept), *_tightened(asked, chosen), *_relaxed(judged, chosen), *found]
+
+
+def _prices(asked: Asked, chosen: Judged, kept: Sequence[Judged]) -> list[str]:
+    """The price at which another lane that keeps the limits would be the cheaper one."""
+    found = []
+    for other in kept:
+        hours = other.candidate.hours_per_day
+        if other is chosen or not hours:
+            continue
+        even = chosen.cost[0] / (hours * DAYS_A_MONTH)
+        own = other.cost[0] / ((chosen.candidate.hours_per_day or 1.0) * DAYS_A_MONTH)
+        now = [dollars(asked.prices[each.lane.lane].dollars_per_hour) for each in (other, chosen)]
+        under = f"{other.lane.lane} would be the cheaper one under {dollars(even)} an hour (now {now[0]})" if even else ""
+        over = f"{'or ' if under else ''}{chosen.lane.lane} the dearer one over {dollars(own)} (now {now[1]})"
+        found.append(f"Price: {', '.join(filter(None, (under, over)))}.")
+    return found
+
+
+def _tightened(asked: Asked, chosen: Judged) -> list[str]:
+    """The limits from which on the chosen lane would no longer be sure to keep them."""
+    serving, lane, found = chosen.serving, chosen.lane, []
+    if serving and asked.max_first_token_s:
+        found.append(f"{FIRST}: under a limit of {seconds(max(serving.line.first_s))} {lane.lane} is not sure to keep it.")
+    if serving and asked.max_total_s:
+        found.append(f"{TOTAL}: under a limit of {seconds(max(serving.line.total_s))} {lane.lane} is not sure to keep it.")
+    if asked.min_agreement is not None and lane.agreement is not None and not lane.is_reference:
+        found.append(f"{AGREEMENT}: from {percent(lane.agreement - ERRORS * (lane.agreement_se or 0.0))} asked on {lane.lane} is not sure to keep it.")
+    return found
+
+
+def _relaxed(judged: Sequence[Judged], chosen: Judged | None) -> list[str]:
+    """The limits that would let in a lane that is out; where one is chosen, only a lane that would be cheaper."""
+    found = []
+    for each in judged:
+        serving, lane, titles = each.serving, each.lane, {rule.title for rule in each.broken_rules}
+        if not serving or not titles or (chosen and each.cost[0] > chosen.cost[0]):
+            continue
+        needs = [f"a first token of {seconds(max(serving.line.first_s))}"] if FIRST in titles else []
+        needs += [f"an answer of {seconds(max(serving.line.total_s))}"] if TOTAL in titles else []
+        needs += [f"{percent(lane.agreement - ERRORS * (lane.agreement_se or 0.0))} equal first choices"] if AGREEMENT in titles and lane.agreement else []
+        needs += [f"{lane.lost} of {lane.expected} answers lost"] if LOST in titles else []
+        if needs:
+            cost = f", at {dollars(each.cost[0])} a month" if each.candidate.cost_month is not None else ""
+            found.append(f"Limits: {each.name} would be in where you accept {' and '.join(needs)}{cost}.")
+    return found
+
+
+def _answers(turns: Sequence[Turn], now: float) -> list[str]:
+    """The turning points around the answers a day that are asked, the nearest first below, then above."""
+    below, above = [turn for turn in turns if turn.answers_per_day <= now], [turn for turn in turns if turn.answers_per_day > now]
+    found = [f"Answers a day: under {number(turn.answers_per_day)} {turn.before} is the cheaper one." for turn in below[-1:]]
+    found += [f"Answers a day: from {number(turn.answers_per_day)} on {turn.then} is the cheaper one." for turn in above[:MOST_TURNS]]
+    if len(above) > MOST_TURNS:
+        last = above[-1]
+        found.append(f"Machines come whole, so it turns {len(above) - MOST_TURNS} times more, the last time at {number(last.answers_per_day)}, to {last.then}.")
+    return found
+
+
+def remarks(asked: Asked, found: Gathered, judged: Sequence[Judged]) -> list[str]:
+    """What must be said beside the decision."""
+    told = list(found.remarks)
+    if any(each.lane.noise for each in judged):
+        told.append("The weights are random: speed and cost are decided on, the quality of the answers is not.")
+    for each in judged:
+        told += [f"{each.lane.lane}: {words}" for words in each.lane.notes]
+        told += [f"{each.lane.lane}: {words}" for words in _of_the_price(each, asked.prices.get(each.lane.lane))]
+        tokens = each.lane.new_tokens
+        if each.serving and each.serving.scaled and tokens and asked.tokens and asked.tokens > FAR * max(tokens):
+            told.append(
+                f"{each.lane.lane}: {asked.tokens} tokens are far more than the {max(tokens)} measured, and a token takes longer the more stand before it."
+            )
+    if asked.sleep_after_min is not None:
+        told.append("Waking is the model's load alone, as measured: what a provider takes to start a machine, and to fetch the model, comes on top.")
+    return told
+
+
+def _of_the_price(each: Judged, price: Price | None) -> list[str]:
+    """What sets the priced hardware apart from the measured one."""
+    if price is None:
+        return []
+    hardware = each.lane.hardware
+    if price.dollars_per_hour == 0:
+        return ["Its hardware costs nothing, so only a limit can decide against it."]
+    if price.gpu and each.lane.device == "cuda" and not _same_card(price.gpu, hardware):
+        return [f"The price is of {price.gpu}, and it was measured on {hardware}: how long it takes on that card is not known here."]
+    return []
+
+
+def _same_card(priced: str, measured: str) -> bool:
+    """Whether all words of the priced card's name stand in the measured one's."""
+    return set(priced.lower().split()) <= set(measured.lower().replace("-", " ").split())

@@ -1,0 +1,106 @@
+"""One lane, serving what is asked: the line before it, what one machine can answer a day, and what that costs.
+
+In: a lane's evidence, and what is asked. Out: capacity, machines, waits, the curve of its cost, and the same from the quickest and the slowest measured
+answer. All of it is estimated from measured answers, but where a load was measured and the lane batches. Judges nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from inference.decide.costs import HOUR_S, Curve, Load
+from inference.decide.model import Asked, Clients, Evidence
+from inference.decide.queue import Limits, Line, Sleep, Waits
+
+GROWS = 1.2  # from so many times the answers a minute of the fewest clients on, a lane is taken to answer several at once
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A lane that was measured, for what is asked; `line` is of answers of the length that is asked."""
+
+    lane: Evidence
+    asked: Asked
+    line: Line
+    scaled: bool = False  # whether the totals are worked out for another length than was measured
+
+    @property
+    def limits(self) -> Limits:
+        """The limits on time."""
+        return Limits(self.asked.max_first_token_s, self.asked.max_total_s)
+
+    @property
+    def batches(self) -> bool:
+        """Whether a measured load showed that it answers several at once."""
+        rates = [each.answers_per_min for each in self.lane.clients]
+        return len(rates) > 1 and max(rates) >= GROWS * rates[0]
+
+    @property
+    def most_clients(self) -> Clients | None:
+        """The largest measured number of clients at once that keeps the limits, none of them failing."""
+        return next((each for each in reversed(self.lane.clients) if not each.failed and _as_waits(each).keeps(self.limits)), None)
+
+    @cached_property
+    def capacity_per_day(self) -> float | None:
+        """Answers a day of one machine that keep the limits; None where not even an idle one keeps them."""
+        if self.batches:
+            best = self.most_clients
+            return best.answers_per_min * 60 * self.asked.open_hours if best else None
+        return self.line.most(self.limits) * self.asked.open_hours * HOUR_S or None
+
+    @cached_property
+    def curve(self) -> Curve:
+        """Its cost over answers a day; where it can't keep the limits at all, with as many machines as have time for them."""
+        full = (1 / self.line.mean_s) * self.asked.open_hours * HOUR_S
+        sleep = None if self.asked.sleep_after_min is None else 60 * self.asked.sleep_after_min
+        price = self.asked.prices.get(self.lane.lane)
+        return Curve(
+            price.dollars_per_hour if price else 0.0, self.capacity_per_day or full, self.line.mean_s, self.lane.load_s or 0.0, self.asked.open_hours, sleep
+        )
+
+    @property
+    def machines(self) -> int:
+        """How many machines it takes."""
+        return self.curve.machines(self.asked.answers_per_day)
+
+    @cached_property
+    def waits(self) -> Waits:
+        """What visitors get at the answers a day that are asked, spread evenly over its machines."""
+        load = Load(self.asked.answers_per_day / self.machines, self.asked.open_hours, self.curve.sleep_s)
+        if self.batches and (best := self.most_clients):
+            return _as_waits(best)
+        if load.sleep_s is None:
+            return self.line.at(load.per_second)
+        return self.line.asleep_between(load.per_second, Sleep(load.sleep_s, self.curve.load_s, load.night_s, load.a_day))
+
+    def with_every(self, way: Callable[[Sequence[float]], float]) -> Serving:
+        """The same, if every answer took as long as the quickest (`min`) or the slowest (`max`)."""
+        return replace(self, line=Line((way(self.line.first_s),), (way(self.line.total_s),)))
+
+    @property
+    def seconds_at_full_use(self) -> float:
+        """Of the machine, for an answer, where it is never idle."""
+        return 60 / max(each.answers_per_min for each in self.lane.clients) if self.batches else self.line.mean_s
+
+
+def _as_waits(each: Clients) -> Waits:
+    return Waits(each.first_token_p95_s, each.total_p95_s, 0.0)
+
+
+def serving(lane: Evidence, asked: Asked) -> Serving | str:
+    """The lane for what is asked, or why it can be no candidate."""
+    if lane.why_not:
+        return lane.why_not
+    tokens = asked.tokens
+    if asked.sleep_after_min is not None and lane.load_s is None:
+        return "how long it takes to wake was not measured, and it is to sleep between visits."
+    if tokens is None or (len(lane.new_tokens) == len(lane.total_s) and set(lane.new_tokens) == {tokens}):
+        return Serving(lane, asked, Line(lane.ttft_s, lane.total_s))
+    if not lane.tpot_s:
+        return f"how long an answer of {tokens} tokens takes is not known: no run tells the time of a token."
+    each = lane.tpot_s if len(lane.tpot_s) == len(lane.ttft_s) else (statistics.median(lane.tpot_s),) * len(lane.ttft_s)
+    totals = tuple(first + (tokens - 1) * token for first, token in zip(lane.ttft_s, each, strict=True))
+    return Serving(lane, asked, Line(lane.ttft_s, totals), scaled=True)
