@@ -13,7 +13,7 @@ from inference.decide.model import Asked, Candidate, Evidence, Rule
 from inference.decide.rules import ENOUGH_RUNS, SAMPLES, rules
 from inference.decide.serving import Serving, serving
 
-SAME = 1e-9  # costs that differ by no more, as a share, are equal
+CENTS = 2  # places of a dollar: costs a month that are the same to the cent are equal
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,14 @@ class Judged:
         hangs = self.serving is not None and (self.serving.asked.sleep_after_min is not None or self.serving.machines > 1)
         return SAMPLES[n] if hangs and 0 < n < ENOUGH_RUNS else ""
 
+    def costs_as(self, other: Judged) -> bool:
+        """Whether both cost the same, whatever answer that is worked out from."""
+        return [round(dollars, CENTS) for dollars in self.cost] == [round(dollars, CENTS) for dollars in other.cost]
+
     def order(self) -> tuple[float, bool, float, float]:
         """What the first of several is chosen by: cost, then answers changed least, then speed."""
         whole = self.serving.line.mean_s if self.serving else float("inf")
-        return round(self.cost[0], 6), not self.lane.is_reference, -(self.lane.agreement or 0.0), whole
+        return round(self.cost[0], CENTS), not self.lane.is_reference, -(self.lane.agreement or 0.0), whole
 
 
 def judge(asked: Asked, lane: Evidence) -> Judged:

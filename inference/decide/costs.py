@@ -34,6 +34,21 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Awake:
+    """Hours a day that a machine answers, is idle, and loads; and how often it loads."""
+
+    answering: float
+    idle: float
+    loading: float
+    loads: float
+
+    @property
+    def hours(self) -> float:
+        """All of them, no more than a day has."""
+        return min(DAY_H, self.answering + self.idle + self.loading)
+
+
+@dataclass(frozen=True)
 class Curve:
     """What a lane costs over answers a day: its price an hour, what one machine can answer a day, seconds of an answer and of a load."""
 
@@ -48,10 +63,13 @@ class Curve:
         """How many machines it takes."""
         return machines_for(a_day, self.capacity_per_day)
 
+    def awake(self, a_day: float) -> Awake:
+        """A day of one of them."""
+        return awake(Load(a_day / self.machines(a_day), self.open_hours, self.sleep_s), self.total_s, self.load_s)
+
     def hours(self, a_day: float) -> float:
         """Hours a day that they are awake, all together."""
-        machines = self.machines(a_day)
-        return machines * hours_awake(Load(a_day / machines, self.open_hours, self.sleep_s), self.total_s, self.load_s)
+        return self.machines(a_day) * self.awake(a_day).hours
 
     def month(self, a_day: float) -> float:
         """Dollars a month."""
@@ -63,8 +81,8 @@ def machines_for(a_day: float, capacity_a_day: float) -> int:
     return max(1, math.ceil(a_day / capacity_a_day - 1e-9))
 
 
-def hours_awake(load: Load, total_s: float, load_s: float) -> float:
-    """Hours a day that one machine is awake; 24 where it never sleeps.
+def awake(load: Load, total_s: float, load_s: float) -> Awake:
+    """A day of one machine; where it never sleeps it is idle for all that is left of 24 hours.
 
     A spell without work begins when an answer leaves nobody behind it and ends with the next visitor, exponential with mean 1 / rate: it is awake for
     E[min(spell, T)] = (1 - exp(-rate T)) / rate of it, and with probability p = exp(-rate T) it then sleeps, and loads for the next one. A share
@@ -72,25 +90,24 @@ def hours_awake(load: Load, total_s: float, load_s: float) -> float:
     answers (1 - busy) / (1 + p rate load) spells a day. Closed at night, one of them is longer by the night: it is awake for T of it, unless T is longer.
     Few visitors make that total + E[min(gap, T)] + P(gap > T) load for each answer.
     """
+    working = load.a_day * total_s / HOUR_S
     if load.sleep_s is None:
-        return DAY_H
-    rate = load.per_second
+        return Awake(working, max(0.0, DAY_H - working), 0.0, 0.0)
+    rate, night_s = load.per_second, load.night_s
     p = math.exp(-rate * load.sleep_s)
     spells = load.a_day * max(0.0, 1 - rate * total_s) / (1 + p * rate * load_s)
     by_night = min(1.0, spells)
-    awake_s = load.a_day * total_s + (spells - by_night) * _spell_s(rate, load.sleep_s, load_s) + by_night * _over_night_s(load, load_s)
-    return min(DAY_H, awake_s / HOUR_S)
+    left_s = max(0.0, load.sleep_s - night_s)  # of the time until it sleeps, after a night
+    p_night = math.exp(-rate * left_s)
+    night_idle_s = min(load.sleep_s, night_s) + _idle_s(rate, left_s)
+    loads = (spells - by_night) * p + by_night * p_night
+    idle_s = (spells - by_night) * _idle_s(rate, load.sleep_s) + by_night * night_idle_s
+    return Awake(working, idle_s / HOUR_S, loads * load_s / HOUR_S, loads)
 
 
-def _spell_s(rate: float, sleep_s: float, load_s: float) -> float:
-    """Seconds awake in a spell without work, the load after it included."""
-    return -math.expm1(-rate * sleep_s) / rate + math.exp(-rate * sleep_s) * load_s
-
-
-def _over_night_s(load: Load, load_s: float) -> float:
-    """The same in the spell that holds the night."""
-    sleep_s, night_s = load.sleep_s or 0.0, load.night_s
-    return sleep_s + load_s if night_s >= sleep_s else night_s + _spell_s(load.per_second, sleep_s - night_s, load_s)
+def _idle_s(rate: float, sleep_s: float) -> float:
+    """Seconds awake in a spell without work that ends with the next visitor, or with falling asleep."""
+    return -math.expm1(-rate * sleep_s) / rate
 
 
 def month(dollars_per_hour: float, hours_a_day: float) -> float:

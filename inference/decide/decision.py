@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from inference.decide import asked as given
 from inference.decide import reasons
-from inference.decide.candidates import SAME, Judged, judge
+from inference.decide.candidates import Judged, judge
+from inference.decide.costs import Curve
 from inference.decide.evidence import Gathered
 from inference.decide.figures import dollars
 from inference.decide.model import Asked, Decision
@@ -31,6 +32,12 @@ def decide(asked: Asked, found: Gathered) -> Decision:
     )  # fmt: skip
 
 
+def curves(asked: Asked, found: Gathered) -> dict[str, Curve]:
+    """What each lane that has a price costs over answers a day, to draw."""
+    judged = [judge(asked, lane) for lane in found.lanes]
+    return {each.lane.lane: each.serving.curve for each in judged if each.serving and each.candidate.cost_month is not None}
+
+
 def _doubts(kept: Sequence[Judged]) -> list[str]:
     """Why the first of the lanes that may be served can't be called the one, a clause each; nothing where it can."""
     if not kept:
@@ -39,11 +46,10 @@ def _doubts(kept: Sequence[Judged]) -> list[str]:
     found = [f"{rule.title} of {first.name}: {rule.words}" for rule in first.open_rules]
     if not others:
         return found
-    dear, low, high = first.cost
+    _, low, high = first.cost
     for other in others:
-        cost, other_low, other_high = other.cost
-        equal = (cost - dear, other_low - low, other_high - high)
-        if other_low <= high and not all(abs(difference) <= SAME * dear for difference in equal):
+        _, other_low, other_high = other.cost
+        if other_low <= high and not other.costs_as(first):
             found.append(
                 f"the costs overlap: {first.name} {dollars(low)} to {dollars(high)} a month, {other.name} {dollars(other_low)} to {dollars(other_high)}"
             )

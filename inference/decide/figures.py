@@ -40,8 +40,11 @@ def _measured(serving: Serving) -> list[Traced]:
 
 def _served(serving: Serving) -> list[Traced]:
     asked, waits = serving.asked, serving.waits
-    machines, hours = serving.machines, serving.curve.hours(asked.answers_per_day)
-    found = [Traced("One machine can give", *_capacity(serving)), Traced("Machines", f"{machines}", f"for your {number(asked.answers_per_day)} answers a day")]
+    hours = serving.curve.hours(asked.answers_per_day)
+    found = [
+        Traced("One machine can give", *_capacity(serving)),
+        Traced("Machines", f"{serving.machines}", f"for your {number(asked.answers_per_day)} answers a day"),
+    ]
     if serving.lane.clients:
         rates = ", ".join(f"{each.answers_per_min:.3g} with {count(each.clients, 'client')}" for each in serving.lane.clients)
         found.append(Traced("Answers a minute", rates, f"measured; one after the other it would be {60 / serving.line.mean_s:.3g}, estimated"))
@@ -49,9 +52,18 @@ def _served(serving: Serving) -> list[Traced]:
         source = f"estimated: a line simulated with Poisson arrivals over {asked.open_hours:g} hours, answers drawn from those measured"
         found.append(Traced("First token with the wait, p95", seconds(waits.first_s), source))
         found.append(Traced("Whole answer with the wait, p95", seconds(waits.total_s), "estimated: the same"))
-    how = "always on" if asked.sleep_after_min is None else f"estimated: asleep {asked.sleep_after_min:g} minutes after a visitor; answers, idle time and loads"
-    found.append(Traced("Hours of hardware a day", f"{hours:.2f}", how))
+    found.append(Traced("Hours of hardware a day", f"{hours:.2f}", _hours(serving)))
     return found
+
+
+def _hours(serving: Serving) -> str:
+    """What the hours are made of."""
+    asked, day = serving.asked, serving.curve.awake(serving.asked.answers_per_day)
+    if asked.sleep_after_min is None:
+        return f"24 x machines, always on; {serving.machines * day.answering:.2f} of them at work, estimated"
+    each = "" if serving.machines == 1 else " on each machine"
+    parts = f"{day.answering:.2f} answering, {day.idle:.2f} idle until asleep after {asked.sleep_after_min:g} minutes"
+    return f"estimated: {parts}, {day.loading:.2f} in {day.loads:.3g} loads{each}"
 
 
 def _capacity(serving: Serving) -> tuple[str, str]:
@@ -72,15 +84,15 @@ def _dollars(serving: Serving, month: tuple[float, float, float]) -> list[Traced
     if price is None:
         return []
     middle, low, high = month
-    between = "" if low == high else f" ({dollars(low)} to {dollars(high)})"
+    between = "" if dollars(low) == dollars(high) else f" ({dollars(low)} to {dollars(high)})"
     way = f"{HOURS_A_MONTH:.0f} hours a month" if asked.sleep_after_min is None else f"hours a day x {DAYS_A_MONTH:.2f} days"
-    ends = "" if low == high else "; from the quickest and from the slowest answer"
+    ends = "" if not between else "; from the quickest and from the slowest answer"
     floor = costs.floor_of_1000(price.dollars_per_hour, serving.seconds_at_full_use)
     return [
         Traced("Price", f"{dollars(price.dollars_per_hour)} an hour", price.source),
         Traced("Cost a month", f"{dollars(middle)}{between}", f"price x {way} x machines{ends}" if asked.sleep_after_min is None else f"estimated: price x {way}{ends}"),
         Traced("Cost of 1,000 answers", dollars(costs.of_1000(middle, asked.answers_per_day)), f"cost a month / (your answers a day x {DAYS_A_MONTH:.2f}) x 1,000"),
-        Traced("The same, never idle", dollars(floor), "price x seconds an answer / 3.6, the least that it can be"),
+        Traced("The same, never idle", dollars(floor), f"price x {seconds(serving.seconds_at_full_use)} an answer / 3.6, the least that it can be"),
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.decide.evidence import Gathered
-from inference.decide.model import Clients
+from inference.decide.model import Clients, Evidence
 from inference.errors import WrongArguments
 
 GIVE = "Give what `python -m inference bench --clients 1,2,4,8` printed."
@@ -33,7 +33,15 @@ def with_load(found: Gathered, path: Path) -> Gathered:
     lanes = tuple(replace(lane, clients=loads.get(lane.lane, ())) for lane in found.lanes)
     unknown = [lane for lane in loads if lane not in {each.lane for each in lanes}]
     told = [f"{path.name}: no record has {', '.join(unknown)}, so that load is left out."] if unknown else []
+    told += _elsewhere(lanes, held.get("hardware"))
     return replace(found, lanes=lanes, remarks=(*found.remarks, *told))
+
+
+def _elsewhere(lanes: Sequence[Evidence], machines: Any) -> list[str]:
+    """Of each lane whose load was measured on another machine than its record, a sentence."""
+    known = {lane.lane: machines[lane.lane] for lane in lanes if isinstance(machines, dict) and isinstance(machines.get(lane.lane), str) and lane.clients}
+    apart = [lane for lane in lanes if lane.lane in known and not lane.hardware.startswith(known[lane.lane])]
+    return [f"{lane.lane}: its load was measured on {known[lane.lane]}, its record on {lane.hardware}." for lane in apart]
 
 
 def _held(path: Path) -> dict[str, Any]:
@@ -58,8 +66,13 @@ def _clients(rows: Sequence[Any]) -> tuple[Clients, ...]:
 
 
 def _row(row: Any) -> Clients:
-    first, total = ((row[name] or {}).get("p95") for name in ("first_token_s", "total_s"))
-    failed = int(row.get("failed") or 0)
-    if first is None or total is None:  # nobody was answered
+    first, total = (_held_against(row[name]) for name in ("first_token_s", "total_s"))
+    failed, rate = int(row.get("failed") or 0), row["answers_per_min"]
+    if first is None or total is None or rate is None:  # nobody was answered
         return Clients(int(row["clients"]), math.inf, math.inf, 0.0, 0, max(1, failed))
-    return Clients(int(row["clients"]), float(first), float(total), float(row["answers_per_min"]), int(row["n"]), failed)
+    return Clients(int(row["clients"]), float(first), float(total), float(rate), int(row["n"]), failed)
+
+
+def _held_against(spread: Any) -> Any:
+    """What a limit is held against: the p95, the largest of answers too few to have one."""
+    return spread.get("max") if spread.get("p95") is None else spread["p95"]

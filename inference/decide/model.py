@@ -41,7 +41,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Clients:
-    """What so many clients at once got of a lane, measured (`bench --clients`): seconds at p95, of `n` answers; `failed` got none."""
+    """What so many clients at once got of a lane, measured (`bench --clients`): seconds at p95 (the largest of fewer than 20), of `n` answers; `failed` got none."""
 
     clients: int
     first_token_p95_s: float

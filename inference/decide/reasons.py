@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inference.decide.candidates import SAME, Judged
+from inference.decide.candidates import Judged
 from inference.decide.evidence import Gathered
 from inference.decide.figures import dollars, number
 from inference.decide.model import DAYS_A_MONTH, Asked, Price, Turn
@@ -28,7 +28,7 @@ def sentence(kept: Sequence[Judged], chosen: Judged | None, doubts: Sequence[str
     if len(kept) == 1:
         return f"{told}, the only lane that keeps what you ask."
     second = kept[1]
-    if abs(second.cost[0] - chosen.cost[0]) <= SAME * chosen.cost[0]:
+    if second.costs_as(chosen):
         why = "it changes the answers least" if chosen.order()[1:3] != second.order()[1:3] else "it is the faster one"
         return f"{told}, as much as {second.name}, and {why}."
     return f"{told}, and {second.name} {dollars(second.cost[0])}{_times(second.cost[0], chosen.cost[0])}."
@@ -72,9 +72,9 @@ def _prices(asked: Asked, chosen: Judged, kept: Sequence[Judged]) -> list[str]:
             continue
         even = chosen.cost[0] / (hours * DAYS_A_MONTH)
         own = other.cost[0] / ((chosen.candidate.hours_per_day or 1.0) * DAYS_A_MONTH)
-        now = [dollars(asked.prices[each.lane.lane].dollars_per_hour) for each in (other, chosen)]
-        under = f"{other.lane.lane} would be the cheaper one under {dollars(even)} an hour (now {now[0]})" if even else ""
-        over = f"{'or ' if under else ''}{chosen.lane.lane} the dearer one over {dollars(own)} (now {now[1]})"
+        now = [asked.prices[each.lane.lane].dollars_per_hour for each in (other, chosen)]
+        under = f"{other.lane.lane} would be the cheaper one under ${even:.4g} an hour (now ${now[0]:.4g})" if even else ""
+        over = f"{'or ' if under else ''}{chosen.lane.lane} the dearer one over ${own:.4g}{'' if under else ' an hour'} (now ${now[1]:.4g})"
         found.append(f"Price: {', '.join(filter(None, (under, over)))}.")
     return found
 
@@ -124,8 +124,8 @@ def remarks(asked: Asked, found: Gathered, judged: Sequence[Judged]) -> list[str
     told = list(found.remarks)
     if any(each.lane.noise for each in judged):
         told.append("The weights are random: speed and cost are decided on, the quality of the answers is not.")
+    told += _notes(found)
     for each in judged:
-        told += [f"{each.lane.lane}: {words}" for words in each.lane.notes]
         told += [f"{each.lane.lane}: {words}" for words in _of_the_price(each, asked.prices.get(each.lane.lane))]
         tokens = each.lane.new_tokens
         if each.serving and each.serving.scaled and tokens and asked.tokens and asked.tokens > FAR * max(tokens):
@@ -135,6 +135,15 @@ def remarks(asked: Asked, found: Gathered, judged: Sequence[Judged]) -> list[str
     if asked.sleep_after_min is not None:
         told.append("Waking is the model's load alone, as measured: what a provider takes to start a machine, and to fetch the model, comes on top.")
     return told
+
+
+def _notes(found: Gathered) -> list[str]:
+    """What was said of the lanes' runs; once, where it holds of all."""
+    lanes: dict[str, list[str]] = {}
+    for lane in found.lanes:
+        for words in lane.notes:
+            lanes.setdefault(words, []).append(lane.lane)
+    return [words if len(of) == len(found.lanes) > 1 else f"{', '.join(of)}: {words}" for words, of in lanes.items()]
 
 
 def _of_the_price(each: Judged, price: Price | None) -> list[str]:

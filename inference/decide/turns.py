@@ -16,6 +16,7 @@ MOST_MACHINES = 5000  # of the lane that takes the most: beyond, nobody serves i
 POINTS_A_DECADE = 100
 NEXT = 1e-9  # as a share: how near after a whole number of machines the next one is looked at
 HALVINGS = 60
+CENT = 0.01  # dollars a month: no difference
 Curves = Mapping[str, Curve]
 
 
@@ -38,7 +39,7 @@ def cheapest(curves: Curves, a_day: float, now: str | None = None) -> str:
     """The cheapest lane; of equal ones `now` if it is among them, else the first."""
     months = {lane: curve.month(a_day) for lane, curve in curves.items()}
     least = min(months.values())
-    best = [lane for lane, dollars in months.items() if dollars <= least * (1 + NEXT)]
+    best = [lane for lane, dollars in months.items() if dollars < least + CENT]
     return now if now in best else best[0]
 
 

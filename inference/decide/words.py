@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from inference import terminal
-from inference.decide.model import Candidate, Decision
+from inference.decide.model import Decision
 from inference.record import grid
 from inference.record.export import plain
 
@@ -24,7 +24,8 @@ def text(decision: Decision, width: int = terminal.USUAL_WIDTH) -> str:
         if lines := getattr(decision, name):
             each = [terminal.wrapped(terminal.printable(f"- {line}"), width, INDENT) for line in lines]
             parts.append("\n".join([title, *each]))
-    return "\n\n".join([*parts, *(_lane(candidate, width) for candidate in decision.candidates if candidate.figures)])
+    rows = _table(decision)
+    return "\n\n".join([*parts, *([grid.fitted(rows, width)] if len(rows) > 1 else [])])
 
 
 def _asked(decision: Decision, width: int) -> str:
@@ -44,10 +45,18 @@ def asked(decision: Decision) -> str:
     return ", ".join(found) + ("" if any(value is not None for _, value in limits[1:]) else ", no limit")
 
 
-def _lane(candidate: Candidate, width: int) -> str:
-    title = f"{candidate.title} ({candidate.lane}){'' if candidate.out is None else ', out'}"
-    rows = [(f"{each.title}", each.words, each.source) for each in candidate.figures]
-    return grid.fitted([(title, "", "from"), *rows], width)
+def _table(decision: Decision) -> list[list[str]]:
+    """A column a lane, a row a figure, and where each is from: once, where it is from the same for all."""
+    shown = [candidate for candidate in decision.candidates if candidate.figures]
+    rows = [["", *(f"{candidate.title} ({candidate.lane}){', out' if candidate.out else ''}" for candidate in shown), "From"]]
+    by_lane = [{figure.title: figure for figure in candidate.figures} for candidate in shown]
+    for title in dict.fromkeys(figure.title for candidate in shown for figure in candidate.figures):
+        cells = [found.get(title) for found in by_lane]
+        sources = {candidate.lane: cell.source for candidate, cell in zip(shown, cells, strict=True) if cell}
+        alike = len(set(sources.values())) == 1
+        told = next(iter(sources.values())) if alike else "\n".join(f"{lane}: {source}" for lane, source in sources.items())
+        rows.append([title, *(cell.words if cell else "–" for cell in cells), told])
+    return rows
 
 
 def markdown(decision: Decision) -> str:
@@ -56,10 +65,9 @@ def markdown(decision: Decision) -> str:
     for title, name in PARTS:
         if lines := getattr(decision, name):
             parts.append("\n".join([f"### {title}", "", *(f"- {grid.escape(line)}" for line in lines)]))
-    for candidate in decision.candidates:
-        if candidate.figures:
-            rows = [(grid.bold(each.title), each.words, each.source) for each in candidate.figures]
-            parts.append(f"### {grid.escape(f'{candidate.title} ({candidate.lane})')}\n\n" + grid.markdown([("", "", "from"), *rows]))
+    head, *rows = _table(decision)
+    if rows:
+        parts.append("### The figures\n\n" + grid.markdown([head, *([grid.bold(title), *cells] for title, *cells in rows)]))
     return "\n\n".join(parts) + "\n"
 
 
