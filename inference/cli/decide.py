@@ -91,4 +91,8 @@ def _of_hardware(lane: str, value: str, catalog: Catalog) -> Price:
         raise WrongArguments(f"{hardware.name} has no price ({hardware.price()}). Type the dollars an hour: --price {lane}=DOLLARS.")
     if LaneName.parse(lane).on_gpu and not hardware.gpu:
         raise WrongArguments(f"{lane} needs a GPU, and {hardware.name} has none. Name another hardware, or type the dollars an hour.")
-    return Price(hardware.dollars_per_hour, f"{hardware.name}, {catalog.dated()}", hardware.gpu)
+    on_card = LaneName.parse(lane).on_gpu
+    return Price(
+        hardware.dollars_per_hour, f"{hardware}; {catalog.dated()}", hardware.gpu if on_card else "", hardware.name,
+        hardware.vram_bytes if on_card else hardware.ram_bytes,
+    )  # fmt: skip

@@ -83,7 +83,7 @@ def _evidence(name: str, measured: Measured) -> Evidence:
         lane=name, title=last.title(name), device=last.device, hardware=hardware,
         ttft_s=tuple(run.ttft_s for run in warm if run.ttft_s is not None), total_s=tuple(run.total_s for run in warm if run.total_s is not None),
         tpot_s=tuple(run.tpot_s for run in warm if run.tpot_s is not None), new_tokens=tuple(run.new_tokens for run in warm if run.new_tokens is not None),
-        load_s=_load_s(measured), noise=any("noise" in (lane.note or "") for _, lane in measured),
+        load_s=_load_s(measured), memory_bytes=max((lane.memory_bytes for _, lane in measured if lane.memory_bytes), default=None), noise=any("noise" in (lane.note or "") for _, lane in measured),
         notes=tuple(_notes(last, runs, counted, warm)), why_not=None if counted else _why_not(last, runs),
     )  # fmt: skip
 

@@ -14,11 +14,16 @@ DAYS_A_MONTH = HOURS_A_MONTH / 24
 
 @dataclass(frozen=True)
 class Price:
-    """Dollars an hour of a lane's hardware, and where that is from: "typed", or "l4x1, prices read 2026-08"; `gpu` is the priced card's name, empty where none is known."""
+    """Dollars an hour of a lane's hardware, and where that is from: "typed", or "l4x1, prices read 2026-08".
+
+    `gpu` is the priced card's name, `hardware` what is rented, `memory_bytes` what that has where the lane's weights are; empty and None where nothing is known.
+    """
 
     dollars_per_hour: float
     source: str
     gpu: str = ""
+    hardware: str = ""
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ class Evidence:
     tpot_s: tuple[float, ...] = ()
     new_tokens: tuple[int, ...] = ()
     load_s: float | None = None
+    memory_bytes: int | None = None  # at most, where its weights are
     energy_j: float | None = None  # of an answer, the median
     agreement: float | None = None
     agreement_se: float | None = None

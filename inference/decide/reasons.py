@@ -11,11 +11,13 @@ from inference.decide.candidates import Judged
 from inference.decide.evidence import Gathered
 from inference.decide.figures import dollars, number
 from inference.decide.model import DAYS_A_MONTH, Asked, Price, Turn
-from inference.decide.rules import AGREEMENT, ERRORS, FIRST, LOST, TOTAL, percent
+from inference.decide.rules import AGREEMENT, ERRORS, FIRST, LOST, TOTAL, WAIT, percent
 from inference.units import seconds
 
 FAR = 2.0  # from so many times the longest measured answer on, an estimate for more tokens is called one
 MOST_TURNS = 3  # that are told; all of them are in the JSON
+KEPT = {True: "keeps the limit on", False: "breaks the limit on", None: "may keep or break the limit on"}
+ON = {FIRST: "the first token", TOTAL: "the whole answer", WAIT: "time with the wait", AGREEMENT: "equal first choices", LOST: "answers lost"}
 
 
 def sentence(kept: Sequence[Judged], chosen: Judged | None, doubts: Sequence[str]) -> str:
@@ -42,24 +44,19 @@ def because(kept: Sequence[Judged], chosen: Judged | None, judged: Sequence[Judg
     """Each rule that decided: those of the lanes that may be served, and why each other one is out."""
     found = []
     for each in [chosen] if chosen else kept:
-        found += [f"{each.name} {_kept(rule.keeps)}. {rule.title}: {rule.words}; {rule.margin}." for rule in each.candidate.rules]
-        if each.serving and each.candidate.cost_month is not None and not each.candidate.rules:
-            found.append(f"{each.name} keeps the limits, for there are none.")
+        found += [f"{each.lane.lane} {KEPT[rule.keeps]} {ON[rule.title]}: {rule.words}; {rule.margin}." for rule in each.candidate.rules]
     if chosen and len(kept) > 1:
-        others = ", ".join(f"{each.name} {dollars(each.cost[0])}" for each in kept[1:])
-        found.append(f"Of the lanes that keep the limits it is the cheapest: {dollars(chosen.cost[0])} a month; {others}.")
-    return found + [f"{each.name} is out: {each.candidate.out}" for each in judged if each.candidate.out]
-
-
-def _kept(keeps: bool | None) -> str:
-    return "keeps the limit" if keeps else "may keep the limit or not" if keeps is None else "breaks the limit"
+        others = ", ".join(f"{each.lane.lane} {dollars(each.cost[0])}" for each in kept[1:])
+        limits = "Of the lanes that keep the limits" if any(each.candidate.rules for each in kept) else "No limit is asked; of the lanes"
+        found.append(f"{limits} it is the cheapest: {chosen.lane.lane} {dollars(chosen.cost[0])} a month, {others}.")
+    return found + [f"{each.lane.lane} is out: {each.candidate.out}" for each in judged if each.candidate.out]
 
 
 def turned_by(asked: Asked, kept: Sequence[Judged], chosen: Judged | None, judged: Sequence[Judged], turns: Sequence[Turn]) -> list[str]:
     """What would turn the decision: prices, limits, answers a day; where there is none, what would make one."""
     found = _answers(turns, asked.answers_per_day)
     if chosen is None:
-        return [f"{each.name}: {rule.title}: {rule.margin}." for each in kept for rule in each.open_rules] + _relaxed(judged, None) + found
+        return [f"{rule.title} of {each.lane.lane}: {rule.margin}." for each in kept for rule in each.open_rules] + _relaxed(judged, None) + found
     return [*_prices(asked, chosen, kept), *_tightened(asked, chosen), *_relaxed(judged, chosen), *found]
 
 
@@ -153,11 +150,13 @@ def _of_the_price(each: Judged, price: Price | None) -> list[str]:
     hardware = each.lane.hardware
     if price.dollars_per_hour == 0:
         return ["Its hardware costs nothing, so only a limit can decide against it."]
-    if price.gpu and each.lane.device == "cuda" and not _same_card(price.gpu, hardware):
+    if price.gpu and not _same_card(price.gpu, hardware):
         return [f"The price is of {price.gpu}, and it was measured on {hardware}: how long it takes on that card is not known here."]
+    if price.hardware and not price.gpu:
+        return [f"The price is of {price.hardware}, and it was measured on {hardware}: whether that is as fast is not known here."]
     return []
 
 
 def _same_card(priced: str, measured: str) -> bool:
-    """Whether all words of the priced card's name stand in the measured one's."""
-    return set(priced.lower().split()) <= set(measured.lower().replace("-", " ").split())
+    """Whether all words of the priced card's name, but for its maker's, stand in the measured one's."""
+    return set(priced.lower().split()) - {"nvidia"} <= set(measured.lower().replace("-", " ").split())

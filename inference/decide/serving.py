@@ -14,6 +14,7 @@ from functools import cached_property
 from inference.decide.costs import HOUR_S, Curve, Load
 from inference.decide.model import Asked, Clients, Evidence
 from inference.decide.queue import Limits, Line, Sleep, Waits
+from inference.units import size
 
 GROWS = 1.2  # from so many times the answers a minute of the fewest clients on, a lane is taken to answer several at once
 
@@ -94,7 +95,9 @@ def serving(lane: Evidence, asked: Asked) -> Serving | str:
     """The lane for what is asked, or why it can be no candidate."""
     if lane.why_not:
         return lane.why_not
-    tokens = asked.tokens
+    tokens, price = asked.tokens, asked.prices.get(lane.lane)
+    if price and price.memory_bytes and lane.memory_bytes and lane.memory_bytes > price.memory_bytes:
+        return f"it does not fit: it took {size(lane.memory_bytes)}, and {price.hardware} has {size(price.memory_bytes)}."
     if asked.sleep_after_min is not None and lane.load_s is None:
         return "how long it takes to wake was not measured, and it is to sleep between visits."
     if tokens is None or (len(lane.new_tokens) == len(lane.total_s) and set(lane.new_tokens) == {tokens}):

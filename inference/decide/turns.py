@@ -59,4 +59,5 @@ def _between(curves: Curves, low: float, high: float, now: str) -> float:
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if cheapest(curves, middle, now) == now else (low, middle)
-    return float(max(1, math.ceil(high * (1 - NEXT))))
+    whole = max(1.0, math.floor(high))
+    return whole if cheapest(curves, whole, now) != now else whole + 1
