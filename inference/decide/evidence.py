@@ -121,14 +121,18 @@ def _notes(lane: LaneRecord, runs: Sequence[RunRecord], counted: Sequence[RunRec
     cold = sum(run.warm is False for run in used)
     found = [
         (len(counted) - n, f"{_runs(len(counted) - n)} not counted, since cold: the first since the load, which a later visitor does not pay."),
-        (cold, f"{cold} of {_runs(n)} cold, the first since the load, and none warm: a later visitor waits less."),
-        (contended, f"{contended} of {_runs(n)} contended: another lane was at work at the same time, so alone it may be faster."),
-        (cut, f"{cut} of {count(n, 'answer')} {'was' if cut == 1 else 'were'} cut at the token limit; a whole one takes longer."),
+        (cold, f"{_of(cold, n)} cold, the first since the load, and none warm: a later visitor waits less."),
+        (contended, f"{_of(contended, n)} contended: another lane was at work at the same time, so alone it may be faster."),
+        (cut, f"{_of(cut, n, 'answer')} cut at the token limit; a whole one takes longer."),
         (counted and len(runs) - len(counted), f"{_runs(len(runs) - len(counted))} not counted: failed, stopped or without figures."),
         (lane.elsewhere, ELSEWHERE),
         (bool(lane.note) and not lane.elsewhere, f"Its weights: {lane.note}."),
     ]
     return [words for there, words in found if there]
+
+
+def _of(some: int, n: int, what: str = "run") -> str:
+    return f"{some} of {count(n, what)} {'was' if some == 1 else 'were'}"
 
 
 def _runs(n: int) -> str:
