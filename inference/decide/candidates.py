@@ -68,7 +68,7 @@ def judge(asked: Asked, lane: Evidence) -> Judged:
     if isinstance(served, str):
         return Judged(Candidate(lane.lane, lane.title, served, ()), lane)
     found = rules(served)
-    broken = next((f"{rule.title}: {rule.words} ({rule.margin})." for rule in found if rule.keeps is False), None)
+    broken = next((f"{rule.title}: {rule.words}; {rule.margin}." for rule in found if rule.keeps is False), None)
     price = asked.prices.get(lane.lane)
     if price is None:
         out = broken or f"no price is given for its hardware, so no cost: {lane.lane}=DOLLARS."

@@ -101,7 +101,7 @@ def _relaxed(judged: Sequence[Judged], chosen: Judged | None) -> list[str]:
         needs += [f"{lane.lost} of {lane.expected} answers lost"] if LOST in titles else []
         if needs:
             cost = f", at {dollars(each.cost[0])} a month" if each.candidate.cost_month is not None else ""
-            found.append(f"Limits: {each.name} would be in where you accept {' and '.join(needs)}{cost}.")
+            found.append(f"Limits: {lane.lane} would be in where you accept {' and '.join(needs)}{cost}.")
     return found
 
 

@@ -21,10 +21,10 @@ def lane(name: str, *totals: float, first: float = 0.2, **more: object) -> Evide
     return replace(made, **more)
 
 
-def asked(per_day: float = 1000, gpu: float = 0.8, cpu: float = 0.1, **more: object) -> Asked:
+def asked(per_day: float = 1000, gpu: float | None = 0.8, cpu: float | None = 0.1, **more: object) -> Asked:
     """So many answers a day, dollars an hour of a card and of a CPU."""
-    prices = more.pop("prices", {"cuda:nf4": Price(gpu, "typed"), "cpu:fp32": Price(cpu, "typed")})
-    return Asked(per_day, prices, **more)
+    typed = {name: Price(dollars, "typed") for name, dollars in (("cuda:nf4", gpu), ("cpu:fp32", cpu)) if dollars is not None}
+    return Asked(per_day, more.pop("prices", typed), **more)
 
 
 def decided(wanted: Asked, *lanes: Evidence) -> Decision:

@@ -1,0 +1,221 @@
+"""The decision: price, wait and quality each turn it, a spread that overlaps leaves it open, and it says why and what would turn it."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+
+from inference.decide.model import Clients, Price
+from inference.errors import WrongArguments
+from tests.support.decisions import asked, decided, lane, of
+
+CARD, CPU = lane("cuda:nf4", 1.0, 1.1, 1.2, first=0.1), lane("cpu:fp32", 5.0, 5.5, 6.0, first=0.9)
+SCORED = replace(CARD, agreement=0.95, agreement_se=0.01, positions=500, lost=3, expected=100)
+
+
+def told(parts):
+    return " ".join(parts)
+
+
+# ---- what turns it
+
+
+def test_price_turns_it():
+    dear, cheap = decided(asked(gpu=0.8, cpu=0.1), CARD, CPU), decided(asked(gpu=0.05, cpu=0.1), CARD, CPU)
+    assert (dear.chosen, cheap.chosen) == ("cpu:fp32", "cuda:nf4")
+    assert dear.sentence == "Serve FP32 on the CPU (cpu:fp32): $73.00 a month, and 4-bit NF4 on the GPU (cuda:nf4) $584.00, 8.0 times as much."
+    assert "cuda:nf4 would be the cheaper one under $0.1 an hour (now $0.8), or cpu:fp32 the dearer one over $0.8 (now $0.1)" in told(dear.turned_by)
+
+
+def test_the_price_that_is_told_turns_it():
+    found = decided(asked(300, sleep_after_min=5), CARD, CPU)
+    even = float(re.search(r"cuda:nf4 would be the cheaper one under \$([\d.]+)", told(found.turned_by)).group(1))
+    assert found.chosen == "cpu:fp32" and even < 0.8
+    for factor, cheaper in ((0.99, "cuda:nf4"), (1.01, "cpu:fp32")):
+        turned = decided(asked(300, gpu=even * factor, sleep_after_min=5), CARD, CPU)
+        assert min(turned.candidates, key=lambda each: each.cost_month).lane == cheaper
+
+
+@pytest.mark.parametrize(("limit", "rule"), [({"max_first_token_s": 0.5}, "First token"), ({"max_total_s": 4.0}, "Whole answer")])
+def test_the_wait_turns_it(limit, rule):
+    found = decided(asked(**limit), CARD, CPU)
+    assert found.chosen == "cuda:nf4" and found.sentence.endswith("$584.00 a month, the only lane that keeps what you ask.")
+    assert of(found, "cpu:fp32").out.startswith(f"{rule}: ")
+    accept = "a first token of 900 ms" if "max_first_token_s" in limit else "an answer of 6.00 s"
+    assert f"Limits: cpu:fp32 would be in where you accept {accept}, at $73.00 a month." in told(found.turned_by)
+    assert f"cpu:fp32 is out: {rule}: " in told(found.because)
+
+
+def test_the_visitors_before_one_cost_machines():
+    # answers of 5 s, each within 20 s at p95: one CPU can't give as many as 12,000 a day, several can
+    alone, many = (decided(asked(per_day, gpu=None, max_total_s=20.0), CPU) for per_day in (200, 12_000))
+    one, more = of(alone, "cpu:fp32"), of(many, "cpu:fp32")
+    assert one.machines == 1 and more.machines == math.ceil(12_000 / more.capacity_per_day) > 1
+    assert more.cost_month == more.machines * one.cost_month and many.chosen == "cpu:fp32"
+    waits = next(rule for rule in more.rules if rule.title == "With the wait")
+    assert waits.keeps and "estimated for 12,000 answers a day" in waits.words
+
+
+def test_quality_turns_it():
+    assert decided(asked(gpu=0.05, min_agreement=0.9), SCORED, CPU).chosen == "cuda:nf4"
+    lossy = decided(asked(gpu=0.05, min_agreement=0.99), SCORED, CPU)
+    assert lossy.chosen == "cpu:fp32" and "95.00 % ± 1.00 % over 500 positions, at least 99.00 % is asked; 4.00 points too few" in of(lossy, "cuda:nf4").out
+    assert "would be in where you accept 93.00 % equal first choices, at $36.50 a month." in told(lossy.turned_by)
+    lost = decided(asked(gpu=0.05, max_lost=0.0), SCORED, CPU)
+    assert lost.chosen == "cpu:fp32" and "3 of 100 expected answers went from right to wrong (3.00 %)" in of(lost, "cuda:nf4").out
+
+
+def test_at_equal_cost_the_lane_wins_that_changes_the_answers_least_then_the_faster():
+    assert decided(asked(gpu=0.1), SCORED, CPU).sentence.endswith("as much as 4-bit NF4 on the GPU (cuda:nf4), and it changes the answers least.")
+    slow, quick = lane("cuda:nf4", 3.0, 3.0, 3.0), lane("cpu:nf4", 2.0, 2.0, 2.0)
+    prices = {name: Price(0.1, "typed") for name in ("cuda:nf4", "cpu:nf4")}
+    found = decided(asked(prices=prices), slow, quick)
+    assert found.chosen == "cpu:nf4" and "and it is the faster one" in found.sentence
+    closer = decided(asked(prices=prices), replace(slow, agreement=0.99, positions=500), replace(quick, agreement=0.9, positions=500))
+    assert closer.chosen == "cuda:nf4"
+
+
+def test_the_turning_points_around_what_is_asked_are_told():
+    # a card costs as much as 3 CPUs, each of which gives 86,400 / 5.5 = 15,709 answers a day: the fourth is needed from 47,128 on
+    cpu = lane("cpu:fp32", 5.5, 5.5, 5.5)
+    found = decided(asked(1000, gpu=0.3), CARD, cpu)
+    first = found.turns[0]
+    assert first.then == "cuda:nf4" and abs(first.answers_per_day - 3 * 86_400 / 5.5) < 2
+    assert f"Answers a day: from {first.answers_per_day:,.0f} on cuda:nf4 is the cheaper one." in found.turned_by
+    above = decided(asked(first.answers_per_day, gpu=0.3), CARD, cpu)
+    assert above.chosen == "cuda:nf4" and f"Answers a day: under {first.answers_per_day:,.0f} cpu:fp32 is the cheaper one." in above.turned_by
+    assert decided(asked(first.answers_per_day - 1, gpu=0.3), CARD, cpu).chosen == "cpu:fp32"
+
+
+# ---- what is left open
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lanes", "words"),
+    [
+        ({"max_total_s": 5.6}, (CARD, CPU), "Whole answer of FP32 on the CPU (cpu:fp32): 5.00 s to 6.00 s in 3 runs, and the limit of 5.60 s lies between"),
+        ({"max_total_s": 9.0}, (CARD, lane("cpu:fp32", 5.0)), "5.00 s against a limit of 9.00 s: one run is one sample"),
+        ({"max_total_s": 9.0}, (CARD, lane("cpu:fp32", 5.0, 5.0)), "two runs are too few"),
+        ({"gpu": 0.05, "min_agreement": 0.9}, (replace(SCORED, positions=199), CPU), "95.00 % ± 1.00 % over 199 positions"),
+        ({"gpu": 0.05, "min_agreement": 0.94}, (SCORED, CPU), "at least 94.00 % is asked"),
+        ({"gpu": 0.05, "min_agreement": 0.94}, (CARD, CPU), "not measured"),
+        ({"gpu": 0.05, "max_lost": 0.02}, (SCORED, CPU), "3 of 100 expected answers"),
+        ({"sleep_after_min": 0, "per_day": 2000, "gpu": 0.15}, (replace(CARD, load_s=0.1), lane("cpu:fp32", 0.5, 1.9, 4.0, load_s=0.1)), "The costs overlap"),
+        ({"sleep_after_min": 5, "gpu": 0.2}, (CARD, lane("cpu:fp32", 4.0)), "hangs on how long an answer takes, and one run is one sample"),
+    ],
+)  # fmt: skip
+def test_what_the_measurement_can_t_tell_is_not_decided(wanted, lanes, words):
+    found = decided(asked(**wanted), *lanes)
+    assert found.chosen is None and found.sentence.startswith("Not decided. ") and words in found.sentence
+
+
+def test_what_would_decide_it_is_told():
+    found = decided(asked(gpu=0.05, min_agreement=0.94), replace(SCORED, positions=199), CPU)
+    assert "Same first choice of cuda:nf4: 200 positions are the fewest for a verdict." in found.turned_by
+
+
+def test_a_doubt_about_a_dearer_lane_decides_nothing():
+    assert decided(asked(gpu=0.8, min_agreement=0.94), SCORED, CPU).chosen == "cpu:fp32"
+
+
+def test_where_no_lane_keeps_the_limits_none_is_served():
+    found = decided(asked(max_total_s=0.5), CARD, CPU)
+    assert found.chosen is None and found.sentence == "No lane keeps what you ask: each one is out." and not found.turns
+    assert "Limits: cuda:nf4 would be in where you accept an answer of 1.20 s, at $584.00 a month." in found.turned_by
+
+
+# ---- asleep, other lengths, a load
+
+
+def test_who_wakes_it_waits_for_the_load_and_that_may_break_the_limit():
+    found = decided(asked(50, sleep_after_min=1, max_first_token_s=5.0), CARD, CPU)
+    assert found.chosen is None and "94 % of the visitors wake it and wait 40.0 s for its load" in of(found, "cuda:nf4").out
+    assert decided(asked(50, max_first_token_s=5.0), CARD, CPU).chosen == "cpu:fp32"
+    assert "Waking is the model's load alone" in told(found.remarks)
+    unknown = decided(asked(sleep_after_min=5), CARD, replace(CPU, load_s=None))
+    assert "how long it takes to wake was not measured" in of(unknown, "cpu:fp32").out
+
+
+def test_answers_of_another_length_are_estimated_and_called_so():
+    found = of(decided(asked(tokens=101, max_total_s=20.0), CARD, CPU), "cuda:nf4")
+    figure = next(each for each in found.figures if each.title == "Whole answer")
+    assert figure.words == "10.1 s (9.10 s - 11.1 s, n 3)" and figure.source.startswith("estimated for 101 tokens")  # 0.1 + 100 x 0.1
+    same = of(decided(asked(tokens=11), CARD, CPU), "cuda:nf4")
+    assert next(each for each in same.figures if each.title == "Whole answer").source.startswith("measured")
+    assert "101 tokens are far more than the 11 measured" in told(decided(asked(tokens=101), CARD, CPU).remarks)
+    untold = replace(CARD, tpot_s=())
+    assert "no run tells the time of a token" in of(decided(asked(tokens=101), untold, CPU), "cuda:nf4").out
+
+
+def test_a_lane_that_batches_gives_what_was_measured_of_the_most_clients_that_keep_the_limits():
+    load = tuple(Clients(n, 0.1 * n, 1.0 + 0.2 * n, 50.0 * n**0.5, 40) for n in (1, 4, 8, 16))
+    found = of(decided(asked(100_000, cpu=None, max_total_s=3.0), replace(CARD, clients=load)), "cuda:nf4")
+    assert found.capacity_per_day == pytest.approx(50 * 8**0.5 * 1440) and found.machines == 1  # 8 clients: 2.6 s; 16: 4.2 s
+    assert found.floor_1000 == pytest.approx(0.8 * 60 / 200 / 3.6)
+    single = replace(CARD, clients=tuple(replace(each, answers_per_min=52.0) for each in load))
+    assert of(decided(asked(cpu=None, max_total_s=3.0), single), "cuda:nf4").capacity_per_day == of(decided(asked(cpu=None, max_total_s=3.0), CARD), "cuda:nf4").capacity_per_day
+    failing = replace(CARD, clients=tuple(replace(each, failed=1) for each in load))
+    assert "no measured number of clients at once kept the limits" in of(decided(asked(cpu=None, max_total_s=3.0), failing), "cuda:nf4").out
+
+
+# ---- what must be said beside it
+
+
+def test_a_price_of_other_hardware_and_one_of_nothing_are_said():
+    prices = {"cuda:nf4": Price(0.8, "l4x1", "NVIDIA L4", "l4x1"), "cpu:fp32": Price(0.0, "typed")}
+    beside = told(decided(asked(prices=prices), replace(CARD, hardware="NVIDIA H200"), CPU).remarks)
+    assert "cuda:nf4: The price is of NVIDIA L4, and it was measured on NVIDIA H200" in beside
+    assert "cpu:fp32: Its hardware costs nothing" in beside
+    assert "H200" not in told(decided(asked(prices={"cuda:nf4": Price(0.8, "x", "NVIDIA H200", "h")}), replace(CARD, hardware="NVIDIA H200"), CPU).remarks)
+    small = {"cuda:nf4": Price(0.4, "t4", "NVIDIA T4", "t4-small", 16 * 10**9)}
+    assert "it does not fit: it took 18.63 GiB, and t4-small has 14.90 GiB" in of(
+        decided(asked(prices=small), replace(CARD, memory_bytes=20 * 10**9)), "cuda:nf4"
+    ).out  # fmt: skip
+
+
+def test_random_weights_are_decided_by_speed_and_cost_alone():
+    found = decided(asked(gpu=0.05, min_agreement=0.99, max_lost=0.0), replace(CARD, noise=True), replace(CPU, noise=True))
+    assert found.chosen == "cuda:nf4" and "The weights are random: speed and cost are decided on" in told(found.remarks)
+
+
+def test_a_lane_without_a_price_or_a_measurement_is_out():
+    found = decided(asked(prices={"cpu:fp32": Price(0.1, "typed")}), CARD, replace(lane("cuda:bf16"), why_not="it was not measured: It died."), CPU)
+    assert found.chosen == "cpu:fp32" and of(found, "cuda:nf4").cost_month is None
+    assert "no price is given for its hardware" in of(found, "cuda:nf4").out and of(found, "cuda:bf16").out == "it was not measured: It died."
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({"per_day": 0}, "The answers a day must be more than 0, 1,000,000,000 at most, not 0."),
+        ({"per_day": -5}, "not -5."),
+        ({"per_day": math.nan}, "not nan."),
+        ({"per_day": math.inf}, "not inf."),
+        ({"open_hours": 25}, "The open hours must be more than 0, 24 at most, not 25."),
+        ({"tokens": 0}, "The tokens of an answer must be more than 0"),
+        ({"max_first_token_s": 0.0}, "The longest acceptable first token must be more than 0 seconds, not 0."),
+        ({"max_total_s": -1.0}, "The longest acceptable answer must be more than 0 seconds, not -1."),
+        ({"max_first_token_s": 5.0, "max_total_s": 2.0}, "The longest acceptable answer is shorter than the longest acceptable first token."),
+        ({"min_agreement": 98}, "must be a share from 0 to 1, not 98. For 98 % give 0.98."),
+        ({"max_lost": math.nan}, "The largest share of answers lost must be a share from 0 to 1, not nan."),
+        ({"sleep_after_min": -1.0}, "must be 0 or more, not -1."),
+        ({"gpu": -0.8}, "The price of cuda:nf4 must be dollars an hour, 0 or more, not -0.8."),
+        ({"cpu": math.nan}, "The price of cpu:fp32 must be dollars an hour, 0 or more, not nan."),
+        ({"prices": {}}, "There is no price, so no cost."),
+        ({"prices": {"cuda:bf16": Price(1.0, "typed")}}, "There is a price for cuda:bf16, but no record has that lane. They have: cuda:nf4, cpu:fp32."),
+    ],
+)  # fmt: skip
+def test_what_can_t_be_meant_gets_a_sentence(wanted, words):
+    with pytest.raises(WrongArguments) as refused:
+        decided(asked(**wanted), CARD, CPU)
+    assert words in str(refused.value)
+
+
+def test_every_number_says_where_it_is_from():
+    found = decided(asked(sleep_after_min=5, max_total_s=60.0), SCORED, CPU)
+    figures = [figure for candidate in found.candidates for figure in candidate.figures]
+    words = ("measured", "estimated", "typed", "price x", "cost a month /", "for your", "what the others are")
+    assert len(figures) > 20 and all(figure.words and figure.source.startswith(words) for figure in figures)
