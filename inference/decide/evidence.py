@@ -1,25 +1,26 @@
 """Records -> what they hold of each lane, its runs pooled, and what must be said of them.
 
-In: records of one model, and figures of quality alone. Out: an `Evidence` a lane. Of two models, or of one lane on two machines, nothing can be
-decided: a WrongArguments. Knows no price and no limit.
+In: records of one model, and figures of quality alone. Out: an `Evidence` a lane; equal first choices are weighted by positions, of random weights no
+quality is kept. Of two models, or of one lane on two machines, nothing can be decided: a WrongArguments. Knows no price and no limit.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from inference.decide.model import Evidence
-from inference.decide.quality import pooled, reference_of
 from inference.errors import WrongArguments
-from inference.lanes import LaneName
+from inference.lanes import CUDA_BF16, REFERENCE, LaneName
 from inference.record.missing import why
 from inference.record.model import LaneRecord, Record, RunRecord, over
 from inference.record.read import Scored
 from inference.record.scores import Quality
 from inference.units import count
 
+WAY = "contains"  # the way of being right that counts answers lost
 ELSEWHERE = "A server elsewhere: its times are taken here, with the network in them."
 T = TypeVar("T")
 Measured = Sequence[tuple[Record, LaneRecord]]  # one lane, in each record that has it
@@ -45,8 +46,8 @@ def gather(records: Sequence[Record], scored: Sequence[Scored] = ()) -> Gathered
     for record in once:
         for name, lane in record.lanes.items():
             by_lane.setdefault(name, []).append((record, lane))
-    reference = reference_of(qualities, tuple(by_lane))
-    lanes = tuple(pooled(_evidence(name, each), qualities, reference) for name, each in by_lane.items())
+    reference = _reference(qualities, tuple(by_lane))
+    lanes = tuple(_with_quality(_evidence(name, each), qualities, reference) for name, each in by_lane.items())
     twice = len(records) + len(scored) - len(once) - len(alone)
     return Gathered(model, lanes, tuple(_remarks(by_lane, twice)))
 
@@ -153,3 +154,31 @@ def _remarks(by_lane: dict[str, list[tuple[Record, LaneRecord]]], twice: int) ->
     if twice:
         found.append(f"{count(twice, 'record')} given more than once counted once.")
     return found
+
+
+# ---- quality
+
+
+def _reference(qualities: Sequence[Quality], lanes: Sequence[str]) -> str | None:
+    """The lane that all quality was measured against, else the one that would be; raises WrongArguments where there are two."""
+    found = sorted({quality.reference for quality in qualities})
+    if len(found) > 1:
+        raise WrongArguments(f"The quality was measured against {' and against '.join(found)}. Give the figures of one reference.")
+    return next(iter(found), next((str(name) for name in (REFERENCE, CUDA_BF16) if str(name) in lanes), None))
+
+
+def _with_quality(lane: Evidence, qualities: Sequence[Quality], reference: str | None) -> Evidence:
+    """The evidence with the lane's quality over all of `qualities`; as it is where there is none of it."""
+    lane = replace(lane, is_reference=lane.lane == reference)
+    if lane.noise or lane.is_reference:
+        return lane
+    figures = [quality.lanes[lane.lane] for quality in qualities if lane.lane in quality.lanes]
+    figures = [each for each in figures if each.positions and not math.isnan(each.top1_agreement)]
+    if positions := sum(each.positions for each in figures):
+        agreement = sum(each.positions * each.top1_agreement for each in figures) / positions
+        error = math.sqrt(sum((each.positions * each.top1_se) ** 2 for each in figures)) / positions
+        lane = replace(lane, agreement=agreement, agreement_se=error, positions=positions)
+    flips = [quality.expected[WAY] for quality in qualities if quality.other == lane.lane and quality.expected and WAY in quality.expected]
+    if expected := sum(each.answers for each in flips):
+        lane = replace(lane, lost=sum(len(each.right_to_wrong) for each in flips), expected=expected)
+    return lane

@@ -63,7 +63,7 @@ def _hours(serving: Serving) -> str:
         return f"24 x machines, always on; {serving.machines * day.answering:.2f} of them at work, estimated"
     each = "" if serving.machines == 1 else " on each machine"
     parts = f"{day.answering:.2f} answering, {day.idle:.2f} idle until asleep after {asked.sleep_after_min:g} minutes"
-    return f"estimated: {parts}, {day.loading:.2f} in {day.loads:.3g} loads{each}"
+    return f"estimated: {parts}, {day.loading:.2f} in {day.loads:.2f} loads{each}"
 
 
 def _capacity(serving: Serving) -> tuple[str, str]:

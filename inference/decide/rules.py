@@ -38,9 +38,19 @@ def _time(title: str, limit: float, values: Sequence[float]) -> Rule:
     if n < ENOUGH_RUNS:
         return Rule(title, None, f"{seconds(low)} against a limit of {seconds(limit)}: {SAMPLES[n]}", f"measure it {ENOUGH_RUNS} times or more (--repeats 5)")
     if high <= limit:
-        return Rule(title, True, f"{seconds(high)} at most in {n} runs, the limit is {seconds(limit)}", f"{seconds(limit - high)} to spare, {_share(limit - high, limit)}")
+        return Rule(
+            title,
+            True,
+            f"{seconds(high)} at most in {n} runs, the limit is {seconds(limit)}",
+            f"{seconds(limit - high)} to spare, {_share(limit - high, limit)}",
+        )
     if low > limit:
-        return Rule(title, False, f"{seconds(low)} at least in {n} runs, the limit is {seconds(limit)}", f"{seconds(low - limit)} too long, {_share(low - limit, limit)}")
+        return Rule(
+            title,
+            False,
+            f"{seconds(low)} at least in {n} runs, the limit is {seconds(limit)}",
+            f"{seconds(low - limit)} too long, {_share(low - limit, limit)}",
+        )
     words = f"{seconds(low)} to {seconds(high)} in {n} runs, and the limit of {seconds(limit)} lies between"
     return Rule(title, None, words, f"a limit of {seconds(high)} is kept, one under {seconds(low)} is not")
 

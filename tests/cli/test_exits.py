@@ -20,7 +20,7 @@ from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from tests.support.page_fixtures import start_fake_lane
 
-VERBS = ("compare", "bench", "quality", "doctor", "deploy")
+VERBS = ("compare", "bench", "quality", "doctor", "deploy", "decide")
 BOTH = [
     (["--lanes", "tpu:int8"], {}, "Unknown lane 'tpu:int8'"),
     (["--lanes", "cpu:fp32,cpu:fp32"], {}, "each once"),
@@ -107,7 +107,9 @@ def test_every_option_has_a_help_with_its_default_and_every_command_an_example(v
     assert command_line.main([verb, "--help"]) == 0
     shown = capsys.readouterr().out
     options = re.split(r"\n  (?=-)", shown.split("options:")[1].split("examples:")[0])[1:]
-    without = [words for words in options if "(default: " not in words and not re.match(r"-h|--prompts? |--text |--hardware ", words)]
+    without = [
+        words for words in options if "(default: " not in words and not re.match(r"-h|--prompts? |--text |--hardware |--answers-per-day |--price ", words)
+    ]
     assert len(options) > 4 and not without
     assert f"{parser.PROGRAM} {verb}" in shown.split("examples:")[1] and shown.split("\n")[2].endswith(".")
 

@@ -156,7 +156,10 @@ def test_a_lane_that_batches_gives_what_was_measured_of_the_most_clients_that_ke
     assert found.capacity_per_day == pytest.approx(50 * 8**0.5 * 1440) and found.machines == 1  # 8 clients: 2.6 s; 16: 4.2 s
     assert found.floor_1000 == pytest.approx(0.8 * 60 / 200 / 3.6)
     single = replace(CARD, clients=tuple(replace(each, answers_per_min=52.0) for each in load))
-    assert of(decided(asked(cpu=None, max_total_s=3.0), single), "cuda:nf4").capacity_per_day == of(decided(asked(cpu=None, max_total_s=3.0), CARD), "cuda:nf4").capacity_per_day
+    assert (
+        of(decided(asked(cpu=None, max_total_s=3.0), single), "cuda:nf4").capacity_per_day
+        == of(decided(asked(cpu=None, max_total_s=3.0), CARD), "cuda:nf4").capacity_per_day
+    )
     failing = replace(CARD, clients=tuple(replace(each, failed=1) for each in load))
     assert "no measured number of clients at once kept the limits" in of(decided(asked(cpu=None, max_total_s=3.0), failing), "cuda:nf4").out
 

@@ -1,0 +1,208 @@
+"""`python -m inference decide`: the decision on stdout, its JSON and Markdown, prices by hardware, and a sentence for all that can't be used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inference import hardware
+from inference.child import ROOT
+from inference.cli import main
+from inference.record.export import as_json, dump, quality_as_json, to_json
+from inference.record.model import Row
+from inference.series.prompts import Prompt
+from inference.series.series import Series
+from tests.decide.test_evidence import changed, quality, run, two
+from tests.support.records import record_of
+
+WANTED = ("--answers-per-day", "1000", "--price", "cuda:nf4=0.8", "--price", "cpu:fp32=0.1")
+
+
+def record():
+    """A card three times as fast as the CPU."""
+    lanes = record_of(cuda_nf4=[run(20, total) for total in (1.0, 1.1, 1.2)], cpu_fp32=[run(5, total) for total in (3.0, 3.1, 3.3)])
+    return changed(lanes, environment={"gpu": "NVIDIA L4", "cpu": "c"})
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text, name="r.json"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return str(tmp_path / name)
+
+    return write
+
+
+@pytest.fixture
+def decide(capsys, monkeypatch):
+    """The command in this process: exit code, stdout, stderr; prices are those of the file."""
+    monkeypatch.setattr("inference.space.prices.catalog", hardware.from_file)
+    monkeypatch.setenv("COLUMNS", "90")
+
+    def run_it(*arguments):
+        code = main.main(["decide", *arguments])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return run_it
+
+
+def test_it_is_a_command_that_starts_no_lane_and_needs_no_torch(file):
+    code = "import sys; from inference.cli.main import main; code = main(sys.argv[1:]); print(sorted({'torch', 'gradio', 'huggingface_hub'} & set(sys.modules))); sys.exit(code)"
+    done = subprocess.run([sys.executable, "-c", code, "decide", file(to_json([record()])), *WANTED], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.startswith("Serve FP32 on the CPU (cpu:fp32): $73.00 a month") and done.stdout.rstrip().endswith("[]")
+
+
+def test_json_to_stdout_is_the_decision_and_nothing_else(decide, file):
+    code, out, err = decide(file(to_json([record()])), *WANTED, "--json", "-")
+    found = json.loads(out)
+    assert (code, err, found["schema"], found["chosen"]) == (0, "", "gpu-vs-cpu-decision/1", "cpu:fp32")
+    assert found["candidates"][0]["cost_month"] == pytest.approx(584.0) and found["asked"]["prices"]["cuda:nf4"]["source"] == "typed: your --price"
+    assert all(figure["source"] for candidate in found["candidates"] for figure in candidate["figures"])
+
+
+def test_the_text_fits_the_terminal_and_markdown_and_json_go_to_files(decide, file, tmp_path, monkeypatch):
+    files = ("--markdown", str(tmp_path / "d.md"), "--json", str(tmp_path / "d.json"))
+    for width in ("40", "90", "160"):
+        monkeypatch.setenv("COLUMNS", width)
+        _, out, _ = decide(file(to_json([record()])), *WANTED, "--max-total", "9", "--sleep-after", "10", *files)
+        assert max(map(len, out.splitlines())) <= int(width) and "What would turn it" in out
+    assert (tmp_path / "d.md").read_text().startswith("## Which one to serve\n\n**Serve") and json.loads((tmp_path / "d.json").read_text())["chosen"]
+
+
+def test_a_series_and_its_quality_are_one_decision(decide, file):
+    records = [replace(record(), row=Row(line, None)) for line in (1, 2)]
+    series = file(dump(Series([Prompt(1, "hi"), Prompt(2, "ho")], records=records).as_json()), "s.json")
+    scored = file(json.dumps({"quality": {**quality_as_json(quality(500, 0.95)), "model": "fake/model", "total_s": 3.0}}), "q.json")
+    code, out, _ = decide(series, scored, *WANTED, "--min-agreement", "0.9")
+    assert code == 0 and "95.00 %" in out and "n 6)" in out
+
+
+def test_what_is_not_decided_ends_with_1(decide, file):
+    code, out, err = decide(file(to_json([record()])), *WANTED, "--min-agreement", "0.9", "--price", "cuda:bf16=1")
+    assert code == 2 and err.startswith("There is a price for cuda:bf16, but no record has that lane.") and not out
+    code, out, _ = decide(file(to_json([two()])), *WANTED, "--max-total", "9")
+    assert code == 1 and out.startswith("Not decided. ") and "one run is one sample" in " ".join(out.split())
+
+
+def test_a_hardware_s_name_is_a_price_with_its_date(decide, file):
+    found = json.loads(
+        decide(file(to_json([record()])), "--answers-per-day", "9", "--price", "cuda:nf4=t4-small", "--price", "cpu:fp32=cpu-basic", "--json", "-")[1]
+    )
+    price = found["asked"]["prices"]["cuda:nf4"]
+    assert price["dollars_per_hour"] == 0.4 and "(t4-small)" in price["source"] and "prices read 2026-" in price["source"]
+    beside = " ".join(found["remarks"])
+    assert "The price is of NVIDIA T4, and it was measured on NVIDIA L4" in beside and "cpu:fp32: Its hardware costs nothing" in beside
+
+
+def test_a_measured_load_stands_beside_the_estimate(decide, file):
+    rows = [
+        {"clients": n, "first_token_s": {"p50": 0.1, "p95": None, "max": 0.1 * n}, "total_s": {"p50": 1.0, "p95": 1.0 + n / 10, "max": 9.0}, "answers_per_min": 50.0 + 10 * n, "n": 20, "failed": 0}
+        for n in (1, 2, 8)
+    ]  # fmt: skip
+    bench = "a table\n\n" + json.dumps({"clients": {"cuda:nf4": rows, "endpoint:x": []}, "model": "fake/model", "hardware": {"cuda:nf4": "NVIDIA T4"}})
+    code, out, _ = decide(file(to_json([record()])), *WANTED, "--max-total", "1.5", "--load", file(bench, "load.txt"), "--json", "-")
+    found = json.loads(out)
+    card = found["candidates"][0]
+    assert (code, found["chosen"], card["capacity_per_day"]) == (0, "cuda:nf4", 70 * 1440)
+    assert "endpoint:x" in " ".join(found["remarks"]) and "its load was measured on NVIDIA T4, its record on NVIDIA L4" in " ".join(found["remarks"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{}", "load.txt holds no measured load."),
+        (json.dumps({"clients": {"cuda:nf4": [{"clients": 1}]}}), "load.txt is damaged"),
+        (json.dumps({"clients": {}, "model": "other"}), "load.txt is of other, and the records are of fake/model."),
+    ],
+)
+def test_a_load_that_is_none_gets_a_sentence(decide, file, text, words):
+    code, out, err = decide(file(to_json([record()])), *WANTED, "--load", file(text, "load.txt"))
+    assert code == 2 and words in err and not out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--answers-per-day", "0"), "The answers a day must be more than 0"),
+        (("--answers-per-day", "nan"), "not nan."),
+        (("--answers-per-day", "many"), "Argument --answers-per-day: invalid float value: 'many'"),
+        (("--max-first-token", "0"), "more than 0 seconds, not 0."),
+        (("--min-agreement", "95"), "For 95 % give 0.95."),
+        (("--open-hours", "0"), "The open hours must be more than 0"),
+        (("--tokens", "0"), "The tokens of an answer must be more than 0"),
+        (("--sleep-after", "-1"), "must be 0 or more, not -1."),
+        (("--price", "cuda:nf4=1"), "--price gives cuda:nf4 two prices."),
+        (("--price", "cuda:bf16=-1"), "The price of cuda:bf16 must be dollars an hour, 0 or more, not -1."),
+        (("--price", "cuda:bf16=inf"), "not inf."),
+        (("--price", "cuda:bf16"), "--price cuda:bf16= has no price."),
+        (("--price", "tpu=1"), "--price takes LANE=DOLLARS or LANE=HARDWARE, such as cuda:nf4=0.8 or cuda:nf4=l4x1, not 'tpu=1'."),
+        (("--price", "cuda:bf16=h900"), "There is no hardware 'h900'."),
+        (("--price", "cuda:bf16=zero"), "zero has no price (a quota, no price). Type the dollars an hour"),
+        (("--price", "cuda:bf16=cpu-basic"), "cuda:bf16 needs a GPU, and cpu-basic has none."),
+        (("--load", "nowhere.json"), "nowhere.json can't be read (No such file or directory)."),
+        (("--markdown", "-"), "--markdown can't go to stdout"),
+    ],
+)
+def test_what_can_t_be_used_gets_a_sentence(decide, file, arguments, words):
+    code, out, err = decide(file(to_json([record()])), *WANTED, *arguments)
+    assert code == 2 and words in err and not out and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("r.json", "--answers-per-day", "9"), "--price"),
+        (("r.json", "--price", "cpu:fp32=1"), "--answers-per-day"),
+        (WANTED, "RECORD"),
+        (("nowhere.json", *WANTED), "nowhere.json can't be read"),
+    ],
+)
+def test_what_is_missing_is_named(decide, arguments, words):
+    code, out, err = decide(*arguments)
+    assert code == 2 and words in err and not out
+
+
+def test_records_of_two_models_and_an_older_one_get_a_sentence(decide, file):
+    other = file(to_json([changed(record(), model={"id": "other/model"})]), "o.json")
+    assert "The records are of 2 models: fake/model, other/model." in decide(file(to_json([record()])), other, *WANTED)[2]
+    old = file(json.dumps({**as_json(record()), "schema": "gpu-vs-cpu/1"}), "old.json")
+    assert "old.json was written by an older version of this program (gpu-vs-cpu/1)" in decide(old, *WANTED)[2]
+
+
+# ---- a real record: the default model on two cores, the same prompt five times, and 20 held-out prompts scored
+
+
+def test_the_default_model_is_decided_from_its_real_record(decide):
+    here = Path(__file__).parent
+    wanted = (
+        "--answers-per-day",
+        "2000",
+        "--max-first-token",
+        "1",
+        "--max-total",
+        "5",
+        "--min-agreement",
+        "0.95",
+        "--price",
+        "cpu:nf4=0.03",
+        "--price",
+        "cpu:fp32=0.06",
+    )
+    code, out, _ = decide(str(here / "menu.json"), str(here / "menu_quality.json"), *wanted, "--json", "-")
+    found = json.loads(out)
+    four_bit, full = found["candidates"]
+    assert (code, found["model"], found["chosen"], found["turns"]) == (0, "menu", "cpu:nf4", [])
+    # 0.03 x 730 = 21.90, and 0.06 x 730 = 43.80; 2,000 x 30.41667 = 60,833 answers a month: 0.36 and 0.72 for 1,000
+    assert [round(each["cost_month"], 2) for each in (four_bit, full)] == [21.9, 43.8]
+    assert [round(each["cost_1000"], 2) for each in (four_bit, full)] == [0.36, 0.72]
+    # answers of 1.4286, 1.5404, 1.1816, 0.9260, 0.9613 s: 1.20758 in the mean, x 0.03 / 3.6 = 0.010063
+    assert round(four_bit["floor_1000"], 6) == 0.010063
+    assert [rule["keeps"] for rule in four_bit["rules"]] == [True] * 4 and "98.95 % ± 0.47 % over 477 positions" in four_bit["rules"][3]["words"]
+    strict = json.loads(decide(str(here / "menu.json"), str(here / "menu_quality.json"), *wanted[:4], "--max-total", "1.2", *wanted[8:], "--json", "-")[1])
+    assert strict["chosen"] is None and "926 ms to 1.54 s in 5 runs, and the limit of 1.20 s lies between" in strict["sentence"]
