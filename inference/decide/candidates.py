@@ -31,7 +31,7 @@ class Judged:
 
     @property
     def cost(self) -> tuple[float, float, float]:
-        """Dollars a month: of the mean answer, of the quickest and of the slowest one; infinite where it is not known."""
+        """Dollars a month: of the mean answer, of quicker and of slower ones; infinite where it is not known."""
         found = (self.candidate.cost_month, self.candidate.cost_month_low, self.candidate.cost_month_high)
         return tuple(float("inf") if dollars is None else dollars for dollars in found)  # type: ignore[return-value]
 
@@ -74,7 +74,8 @@ def judge(asked: Asked, lane: Evidence) -> Judged:
         out = broken or f"no price is given for its hardware, so no cost: {lane.lane}=DOLLARS."
         return Judged(Candidate(lane.lane, lane.title, out, found, figures=figures(served, (0.0, 0.0, 0.0)), energy_j=lane.energy_j), lane, served)
     per_day = asked.answers_per_day
-    low, middle, high = (each.curve.month(per_day) for each in (served.with_every(min), served, served.with_every(max)))
+    middle = served.curve.month(per_day)
+    low, high = (each.curve.month(per_day) for each in served.at_ends())
     low, high = min(low, middle), max(middle, high)
     candidate = Candidate(
         lane.lane, lane.title, broken, found, machines=served.machines, capacity_per_day=served.capacity_per_day,

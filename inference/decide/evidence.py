@@ -84,7 +84,7 @@ def _evidence(name: str, measured: Measured) -> Evidence:
         lane=name, title=last.title(name), device=last.device, hardware=hardware,
         ttft_s=tuple(run.ttft_s for run in warm if run.ttft_s is not None), total_s=tuple(run.total_s for run in warm if run.total_s is not None),
         tpot_s=tuple(run.tpot_s for run in warm if run.tpot_s is not None), new_tokens=tuple(run.new_tokens for run in warm if run.new_tokens is not None),
-        load_s=_load_s(measured), memory_bytes=max((lane.memory_bytes for _, lane in measured if lane.memory_bytes), default=None), noise=any("noise" in (lane.note or "") for _, lane in measured),
+        load_s=_load_s(measured), memory_bytes=_memory(measured), noise=any("noise" in (lane.note or "") for _, lane in measured),
         notes=tuple(_notes(last, runs, counted, warm)), why_not=None if counted else _why_not(last, runs),
     )  # fmt: skip
 
@@ -102,6 +102,12 @@ def _hardware(name: str, measured: Measured) -> str:
     if len(found) > 1:
         raise WrongArguments(f"{name} was measured on {len(found)} machines: {'; '.join(found)}. Give the records of one of them.")
     return next(iter(found), "unknown")
+
+
+def _memory(measured: Measured) -> int | None:
+    """What must fit: the VRAM that it reserved at most; of a CPU lane what is its own at rest, since mapped files in a peak are the system's to take back."""
+    found = [lane.peak_vram("reserved") if lane.on_gpu else lane.at_rest_bytes for _, lane in measured]
+    return max((int(each) for each in found if each), default=None)
 
 
 def _load_s(measured: Measured) -> float | None:

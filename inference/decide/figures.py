@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from inference.decide import costs
 from inference.decide.model import DAYS_A_MONTH, HOURS_A_MONTH, Traced
 from inference.decide.rules import percent
-from inference.decide.serving import Serving
+from inference.decide.serving import MANY_RUNS, Serving
 from inference.units import count, seconds
 
 RUNS = "median, with the quickest and the slowest"
@@ -86,7 +86,8 @@ def _dollars(serving: Serving, month: tuple[float, float, float]) -> list[Traced
     middle, low, high = month
     between = "" if dollars(low) == dollars(high) else f" ({dollars(low)} to {dollars(high)})"
     way = f"{HOURS_A_MONTH:.0f} hours a month" if asked.sleep_after_min is None else f"hours a day x {DAYS_A_MONTH:.2f} days"
-    ends = "" if not between else "; from the quickest and from the slowest answer"
+    how = "the quickest and from the slowest answer" if len(serving.line.total_s) < MANY_RUNS else "a mean two standard errors less, and more"
+    ends = f"; from {how}" if between else ""
     floor = costs.floor_of_1000(price.dollars_per_hour, serving.seconds_at_full_use)
     return [
         Traced("Price", f"{dollars(price.dollars_per_hour)} an hour", price.source),

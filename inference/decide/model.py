@@ -111,7 +111,8 @@ class Rule:
 class Candidate:
     """A lane, with its costs in dollars (None without a price), the answers a day that one machine can give, and how many machines it takes.
 
-    `cost_month_low` and `cost_month_high` are the same from the quickest and the slowest measured answer. `figures` are all of it for people.
+    `cost_month_low` and `cost_month_high` are the same from the quickest and the slowest measured answer; from 20 runs on, from their mean less and plus
+    two standard errors. `figures` are all of it for people.
     """
 
     lane: str

@@ -11,7 +11,7 @@ from inference.decide.candidates import Judged
 from inference.decide.evidence import Gathered
 from inference.decide.figures import dollars, number
 from inference.decide.model import DAYS_A_MONTH, Asked, Price, Turn
-from inference.decide.rules import AGREEMENT, ERRORS, FIRST, LOST, TOTAL, WAIT, percent
+from inference.decide.rules import AGREEMENT, ERRORS, FIRST, LOST, TOTAL, WAIT, percent, spread
 from inference.units import seconds
 
 FAR = 2.0  # from so many times the longest measured answer on, an estimate for more tokens is called one
@@ -80,9 +80,9 @@ def _tightened(asked: Asked, chosen: Judged) -> list[str]:
     """The limits from which on the chosen lane would no longer be sure to keep them."""
     serving, lane, found = chosen.serving, chosen.lane, []
     if serving and asked.max_first_token_s:
-        found.append(f"{FIRST}: under a limit of {seconds(max(serving.line.first_s))} {lane.lane} is not sure to keep it.")
+        found.append(f"{FIRST}: under a limit of {seconds(spread(serving.line.first_s)[1])} {lane.lane} is not sure to keep it.")
     if serving and asked.max_total_s:
-        found.append(f"{TOTAL}: under a limit of {seconds(max(serving.line.total_s))} {lane.lane} is not sure to keep it.")
+        found.append(f"{TOTAL}: under a limit of {seconds(spread(serving.line.total_s)[1])} {lane.lane} is not sure to keep it.")
     if asked.min_agreement is not None and lane.agreement is not None and not lane.is_reference:
         found.append(f"{AGREEMENT}: from {percent(lane.agreement - ERRORS * (lane.agreement_se or 0.0))} asked on {lane.lane} is not sure to keep it.")
     return found
@@ -95,8 +95,8 @@ def _relaxed(judged: Sequence[Judged], chosen: Judged | None) -> list[str]:
         serving, lane, titles = each.serving, each.lane, {rule.title for rule in each.broken_rules}
         if not serving or not titles or (chosen and each.cost[0] > chosen.cost[0]):
             continue
-        needs = [f"a first token of {seconds(max(serving.line.first_s))}"] if FIRST in titles else []
-        needs += [f"an answer of {seconds(max(serving.line.total_s))}"] if TOTAL in titles else []
+        needs = [f"a first token of {seconds(spread(serving.line.first_s)[1])}"] if FIRST in titles else []
+        needs += [f"an answer of {seconds(spread(serving.line.total_s)[1])}"] if TOTAL in titles else []
         needs += [f"{percent(lane.agreement - ERRORS * (lane.agreement_se or 0.0))} equal first choices"] if AGREEMENT in titles and lane.agreement else []
         needs += [f"{lane.lost} of {lane.expected} answers lost"] if LOST in titles else []
         if needs:

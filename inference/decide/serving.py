@@ -1,13 +1,12 @@
 """One lane, serving what is asked: the line before it, what one machine can answer a day, and what that costs.
 
-In: a lane's evidence, and what is asked. Out: capacity, machines, waits, the curve of its cost, and the same from the quickest and the slowest measured
-answer. All of it is estimated from measured answers, but where a load was measured and the lane batches. Judges nothing.
+In: a lane's evidence, and what is asked. Out: capacity, machines, waits, the curve of its cost, and the same of quicker and of slower answers. All of it is estimated from measured answers, but where a load was measured and the lane batches. Judges nothing.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,6 +15,7 @@ from inference.decide.model import Asked, Clients, Evidence
 from inference.decide.queue import Limits, Line, Sleep, Waits
 from inference.units import size
 
+MANY_RUNS = 20  # from so many on their mean is known better than between the quickest and the slowest
 GROWS = 1.2  # from so many times the answers a minute of the fewest clients on, a lane is taken to answer several at once
 
 
@@ -77,9 +77,18 @@ class Serving:
             return self.line.at(load.per_second)
         return self.line.asleep_between(load.per_second, Sleep(load.sleep_s, self.curve.load_s, load.night_s, load.a_day))
 
-    def with_every(self, way: Callable[[Sequence[float]], float]) -> Serving:
-        """The same, if every answer took as long as the quickest (`min`) or the slowest (`max`)."""
-        return replace(self, line=Line((way(self.line.first_s),), (way(self.line.total_s),)))
+    def at_ends(self) -> tuple[Serving, Serving]:
+        """The same if answers took less, and if they took more: all as the quickest, and as the slowest; of many runs their mean two standard errors off."""
+        line, n = self.line, len(self.line.total_s)
+        if n < MANY_RUNS:
+            return tuple(replace(self, line=Line((way(line.first_s),), (way(line.total_s),))) for way in (min, max))  # type: ignore[return-value]
+        off = 2 * statistics.stdev(line.total_s) / math.sqrt(n) / line.mean_s
+        return self._times(1 - off), self._times(1 + off)
+
+    def _times(self, factor: float) -> Serving:
+        """The same with answers that take so many times as long."""
+        first, total = (tuple(factor * each for each in spans) for spans in (self.line.first_s, self.line.total_s))
+        return replace(self, line=Line(first, total))
 
     @property
     def seconds_at_full_use(self) -> float:
@@ -97,7 +106,7 @@ def serving(lane: Evidence, asked: Asked) -> Serving | str:
         return lane.why_not
     tokens, price = asked.tokens, asked.prices.get(lane.lane)
     if price and price.memory_bytes and lane.memory_bytes and lane.memory_bytes > price.memory_bytes:
-        return f"it does not fit: it took {size(lane.memory_bytes)}, and {price.hardware} has {size(price.memory_bytes)}."
+        return f"it does not fit: it holds {size(lane.memory_bytes)}, and {price.hardware} has {size(price.memory_bytes)}."
     if asked.sleep_after_min is not None and lane.load_s is None:
         return "how long it takes to wake was not measured, and it is to sleep between visits."
     if tokens is None or (len(lane.new_tokens) == len(lane.total_s) and set(lane.new_tokens) == {tokens}):

@@ -68,7 +68,7 @@ def test_json_to_stdout_is_the_decision_and_nothing_else(decide, file):
 
 def test_the_text_fits_the_terminal_and_markdown_and_json_go_to_files(decide, file, tmp_path, monkeypatch):
     files = ("--markdown", str(tmp_path / "d.md"), "--json", str(tmp_path / "d.json"))
-    for width in ("40", "90", "160"):
+    for width in ("40", "160"):
         monkeypatch.setenv("COLUMNS", width)
         _, out, _ = decide(file(to_json([record()])), *WANTED, "--max-total", "9", "--sleep-after", "10", *files)
         assert max(map(len, out.splitlines())) <= int(width) and "What would turn it" in out
@@ -205,4 +205,4 @@ def test_the_default_model_is_decided_from_its_real_record(decide):
     assert round(four_bit["floor_1000"], 6) == 0.010063
     assert [rule["keeps"] for rule in four_bit["rules"]] == [True] * 4 and "98.95 % ± 0.47 % over 477 positions" in four_bit["rules"][3]["words"]
     strict = json.loads(decide(str(here / "menu.json"), str(here / "menu_quality.json"), *wanted[:4], "--max-total", "1.2", *wanted[8:], "--json", "-")[1])
-    assert strict["chosen"] is None and "926 ms to 1.54 s in 5 runs, and the limit of 1.20 s lies between" in strict["sentence"]
+    assert strict["chosen"] is None and "5 runs took 926 ms to 1.54 s, and the limit of 1.20 s lies between" in strict["sentence"]

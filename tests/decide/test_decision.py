@@ -96,7 +96,7 @@ def test_the_turning_points_around_what_is_asked_are_told():
 @pytest.mark.parametrize(
     ("wanted", "lanes", "words"),
     [
-        ({"max_total_s": 5.6}, (CARD, CPU), "Whole answer of FP32 on the CPU (cpu:fp32): 5.00 s to 6.00 s in 3 runs, and the limit of 5.60 s lies between"),
+        ({"max_total_s": 5.6}, (CARD, CPU), "Whole answer of FP32 on the CPU (cpu:fp32): 3 runs took 5.00 s to 6.00 s, and the limit of 5.60 s lies between"),
         ({"max_total_s": 9.0}, (CARD, lane("cpu:fp32", 5.0)), "5.00 s against a limit of 9.00 s: one run is one sample"),
         ({"max_total_s": 9.0}, (CARD, lane("cpu:fp32", 5.0, 5.0)), "two runs are too few"),
         ({"gpu": 0.05, "min_agreement": 0.9}, (replace(SCORED, positions=199), CPU), "95.00 % ± 1.00 % over 199 positions"),
@@ -110,6 +110,16 @@ def test_the_turning_points_around_what_is_asked_are_told():
 def test_what_the_measurement_can_t_tell_is_not_decided(wanted, lanes, words):
     found = decided(asked(**wanted), *lanes)
     assert found.chosen is None and found.sentence.startswith("Not decided. ") and words in found.sentence
+
+
+def test_of_many_runs_the_p95_is_held_against_the_limit_and_the_mean_costs():
+    # 200 answers, 195 of 1 to 2 s and 5 of 9 s: the p95 lies between ranks 183 and 197, 9 s is no part of it but for the last two
+    totals = tuple(1 + i / 200 for i in range(195)) + (9.0,) * 5
+    keeps, open_, breaks = (decided(asked(gpu=0.05, max_total_s=limit), replace(CPU), lane("cuda:nf4", *totals)) for limit in (9.0, 1.95, 1.5))
+    assert [of(each, "cuda:nf4").rules[0].keeps for each in (keeps, open_, breaks)] == [True, None, False]
+    assert "the p95 of 200 runs is 1.91 s to 9.00 s" in of(open_, "cuda:nf4").rules[0].words
+    found = of(decided(asked(50_000, sleep_after_min=0), CPU, lane("cuda:nf4", *totals, load_s=0.1)), "cuda:nf4")
+    assert 0.8 * found.cost_month < found.cost_month_low < found.cost_month < found.cost_month_high < 1.2 * found.cost_month
 
 
 def test_what_would_decide_it_is_told():
@@ -174,7 +184,7 @@ def test_a_price_of_other_hardware_and_one_of_nothing_are_said():
     assert "cpu:fp32: Its hardware costs nothing" in beside
     assert "H200" not in told(decided(asked(prices={"cuda:nf4": Price(0.8, "x", "NVIDIA H200", "h")}), replace(CARD, hardware="NVIDIA H200"), CPU).remarks)
     small = {"cuda:nf4": Price(0.4, "t4", "NVIDIA T4", "t4-small", 16 * 10**9)}
-    assert "it does not fit: it took 18.63 GiB, and t4-small has 14.90 GiB" in of(
+    assert "it does not fit: it holds 18.63 GiB, and t4-small has 14.90 GiB" in of(
         decided(asked(prices=small), replace(CARD, memory_bytes=20 * 10**9)), "cuda:nf4"
     ).out  # fmt: skip
 
