@@ -5,6 +5,7 @@ In: what is asked, a lane's evidence. Out: a `Candidate`, with the lane that ser
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference.decide import costs
@@ -13,7 +14,8 @@ from inference.decide.model import Asked, Candidate, Evidence, Rule
 from inference.decide.rules import ENOUGH_RUNS, SAMPLES, rules
 from inference.decide.serving import Serving, serving
 
-CENTS = 2  # places of a dollar: costs a month that are the same to the cent are equal
+CENT = 0.005  # dollars a month: costs that differ by no more are equal
+EQUAL = 0.01  # as a share: so are those of machines that sleep, which are estimated
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,22 @@ class Judged:
         return SAMPLES[n] if hangs and 0 < n < ENOUGH_RUNS else ""
 
     def costs_as(self, other: Judged) -> bool:
-        """Whether both cost the same, whatever answer that is worked out from."""
-        return [round(dollars, CENTS) for dollars in self.cost] == [round(dollars, CENTS) for dollars in other.cost]
+        """Whether both cost the same, whatever answers that is worked out from."""
+        asleep = self.serving is not None and self.serving.asked.sleep_after_min is not None
+        far = max(CENT, EQUAL * other.cost[0] if asleep else 0.0)
+        return all(abs(mine - theirs) <= far for mine, theirs in zip(self.cost, other.cost, strict=True))
 
-    def order(self) -> tuple[float, bool, float, float]:
-        """What the first of several is chosen by: cost, then answers changed least, then speed."""
+    def order(self) -> tuple[bool, float, float]:
+        """What the first of several that cost the same is chosen by: answers changed least, then speed."""
         whole = self.serving.line.mean_s if self.serving else float("inf")
-        return round(self.cost[0], CENTS), not self.lane.is_reference, -(self.lane.agreement or 0.0), whole
+        return not self.lane.is_reference, -(self.lane.agreement or 0.0), whole
+
+
+def ranked(judged: Sequence[Judged]) -> list[Judged]:
+    """The cheapest first; of those that cost as much as it does the one that changes the answers least, then the faster."""
+    by_cost = sorted(judged, key=lambda each: each.cost[0])
+    equal = [each for each in by_cost if each.costs_as(by_cost[0])]
+    return sorted(equal, key=Judged.order) + [each for each in by_cost if each not in equal]
 
 
 def judge(asked: Asked, lane: Evidence) -> Judged:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from inference.decide import asked as given
 from inference.decide import reasons
-from inference.decide.candidates import Judged, judge
+from inference.decide.candidates import Judged, judge, ranked
 from inference.decide.costs import Curve
 from inference.decide.evidence import Gathered
 from inference.decide.figures import dollars
@@ -21,7 +21,7 @@ def decide(asked: Asked, found: Gathered) -> Decision:
     """Which lane to serve; raises WrongArguments for what can't be meant."""
     given.check(asked, found.lanes)
     judged = [judge(asked, lane) for lane in found.lanes]
-    kept = sorted((each for each in judged if each.candidate.out is None), key=Judged.order)
+    kept = ranked([each for each in judged if each.candidate.out is None])
     doubts = _doubts(kept)
     chosen = kept[0] if kept and not doubts else None
     changes = turns({each.lane.lane: each.serving.curve for each in kept if each.serving})

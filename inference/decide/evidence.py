@@ -18,6 +18,7 @@ from inference.record.missing import why
 from inference.record.model import LaneRecord, Record, RunRecord, over
 from inference.record.read import Scored
 from inference.record.scores import Quality
+from inference.series.expected import is_right
 from inference.units import count
 
 WAY = "contains"  # the way of being right that counts answers lost
@@ -47,7 +48,7 @@ def gather(records: Sequence[Record], scored: Sequence[Scored] = ()) -> Gathered
         for name, lane in record.lanes.items():
             by_lane.setdefault(name, []).append((record, lane))
     reference = _reference(qualities, tuple(by_lane))
-    lanes = tuple(_with_quality(_evidence(name, each), qualities, reference) for name, each in by_lane.items())
+    lanes = tuple(_with_answers(_with_quality(_evidence(name, each), qualities, reference), once, reference) for name, each in by_lane.items())
     twice = len(records) + len(scored) - len(once) - len(alone)
     return Gathered(model, lanes, tuple(_remarks(by_lane, twice)))
 
@@ -188,3 +189,15 @@ def _with_quality(lane: Evidence, qualities: Sequence[Quality], reference: str |
     if expected := sum(each.answers for each in flips):
         lane = replace(lane, lost=sum(len(each.right_to_wrong) for each in flips), expected=expected)
     return lane
+
+
+def _with_answers(lane: Evidence, records: Sequence[Record], reference: str | None) -> Evidence:
+    """The evidence with the expected answers that the lane lost in the records themselves, where quality tells of none: of a server too."""
+    if lane.noise or lane.is_reference or lane.expected:
+        return lane
+    pairs = []
+    for record in records:
+        runs = [record.lanes[name].ended_runs for name in (reference or "", lane.lane) if name in record.lanes]
+        if record.row and record.row.expected and len(runs) == 2 and all(runs):
+            pairs.append([is_right(each[-1].text, record.row.expected, WAY) for each in runs])
+    return replace(lane, lost=sum(before and not after for before, after in pairs), expected=len(pairs)) if pairs else lane

@@ -31,8 +31,9 @@ def sentence(kept: Sequence[Judged], chosen: Judged | None, doubts: Sequence[str
         return f"{told}, the only lane that keeps what you ask."
     second = kept[1]
     if second.costs_as(chosen):
-        why = "it changes the answers least" if chosen.order()[1:3] != second.order()[1:3] else "it is the faster one"
-        return f"{told}, as much as {second.name}, and {why}."
+        why = "it changes the answers least" if chosen.order()[:2] != second.order()[:2] else "it is the faster one"
+        within = "" if dollars(second.cost[0]) == dollars(chosen.cost[0]) else f" within 1 % ({dollars(second.cost[0])})"
+        return f"{told}, as much as {second.name}{within}, and {why}."
     return f"{told}, and {second.name} {dollars(second.cost[0])}{_times(second.cost[0], chosen.cost[0])}."
 
 
@@ -47,8 +48,8 @@ def because(kept: Sequence[Judged], chosen: Judged | None, judged: Sequence[Judg
         found += [f"{each.lane.lane} {KEPT[rule.keeps]} {ON[rule.title]}: {rule.words}; {rule.margin}." for rule in each.candidate.rules]
     if chosen and len(kept) > 1:
         others = ", ".join(f"{each.lane.lane} {dollars(each.cost[0])}" for each in kept[1:])
-        limits = "Of the lanes that keep the limits" if any(each.candidate.rules for each in kept) else "No limit is asked; of the lanes"
-        found.append(f"{limits} it is the cheapest: {chosen.lane.lane} {dollars(chosen.cost[0])} a month, {others}.")
+        limits = "Of the lanes that keep the limits" if any(each.candidate.rules for each in kept) else "No limit is asked, and of the lanes"
+        found.append(f"{limits} none is cheaper: {chosen.lane.lane} {dollars(chosen.cost[0])} a month, {others}.")
     return found + [f"{each.lane.lane} is out: {each.candidate.out}" for each in judged if each.candidate.out]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from inference.decide.model import Rule
 from inference.decide.serving import Serving
+from inference.lanes import LaneName
 from inference.record.scores import ENOUGH_POSITIONS
 from inference.units import count, seconds
 
@@ -128,10 +129,14 @@ def likely(hits: int, n: int) -> tuple[float, float]:
 
 
 def _unmeasured(title: str, serving: Serving) -> Rule:
-    if serving.lane.device is None or serving.lane.lane.startswith("endpoint:"):
+    """What nobody has measured, and how to."""
+    if title == LOST:
+        return Rule(
+            title, None, "not measured", "compare --prompts, or quality, measures it on a file with `expected` beside `prompt`; give its --json FILE too"
+        )
+    if LaneName.parse(serving.lane.lane).elsewhere:
         return Rule(title, None, "not measured: a server gives no log-probabilities to score by", "only its answers can be held against others")
-    how = "a file of prompts with `expected`" if title == LOST else "a text, or a file of prompts"
-    return Rule(title, None, "not measured", f"python -m inference quality measures it on {how}; give its --json FILE as a record too")
+    return Rule(title, None, "not measured", "python -m inference quality measures it on a text, or on your prompts; give its --json FILE too")
 
 
 def percent(part: float) -> str:

@@ -78,6 +78,14 @@ def test_at_equal_cost_the_lane_wins_that_changes_the_answers_least_then_the_fas
     assert closer.chosen == "cuda:nf4"
 
 
+def test_costs_that_are_estimated_are_equal_within_a_hundredth_and_others_to_the_cent():
+    near, sleepy = replace(CARD, load_s=42.0, agreement=0.95), {"sleep_after_min": 5, "gpu": 0.1}
+    found = decided(asked(100, **sleepy), near, CPU)
+    assert of(found, "cuda:nf4").cost_month < of(found, "cpu:fp32").cost_month and found.chosen == "cpu:fp32"
+    assert re.search(r"as much as 4-bit NF4 on the GPU \(cuda:nf4\) within 1 % \(\$[\d.]+\), and it changes the answers least", found.sentence)
+    assert decided(asked(200, gpu=0.0999), near, CPU).chosen == "cuda:nf4"
+
+
 def test_the_turning_points_around_what_is_asked_are_told():
     # a card costs as much as 3 CPUs, each of which gives 86,400 / 5.5 = 15,709 answers a day: the fourth is needed from 47,128 on
     cpu = lane("cpu:fp32", 5.5, 5.5, 5.5)

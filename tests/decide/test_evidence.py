@@ -129,6 +129,21 @@ def test_quality_is_pooled_by_positions_with_its_error():
     assert lane_of(gather(records), "cpu:fp32").agreement is None
 
 
+def test_expected_answers_lost_are_counted_in_the_records_where_quality_tells_of_none():
+    def answered(line, four_bit, full):
+        record = record_of(cuda_nf4=[replace(run(), text=four_bit)], cpu_fp32=[replace(run(), text=full)])
+        lanes = {
+            name: replace(lane, runs=(replace(lane.runs[0], text=text),)) for (name, lane), text in zip(record.lanes.items(), (four_bit, full), strict=True)
+        }
+        return replace(record, lanes=lanes, row=Row(line, "two naan"))
+
+    records = [answered(1, "Two naan, sure.", "two naan"), answered(2, "Three.", "Two naan it is."), answered(3, "two naan", "none"), answered(4, "no", "no")]
+    found = lane_of(gather(records))
+    assert (found.lost, found.expected) == (1, 4) and lane_of(gather(records), "cpu:fp32").lost is None
+    scored = [replace(records[0], quality=quality(lost=(0, 1), answers=2)), *records[1:]]
+    assert (lane_of(gather(scored)).lost, lane_of(gather(scored)).expected) == (2, 2)
+
+
 def test_of_random_weights_no_quality_is_kept():
     noise = changed(replace(two(), quality=quality()), note="random weights, its text is noise")
     found = lane_of(gather([noise]))
