@@ -58,7 +58,7 @@ def turned_by(asked: Asked, kept: Sequence[Judged], chosen: Judged | None, judge
     found = _answers(turns, asked.answers_per_day)
     if chosen is None:
         return [f"{rule.title} of {each.lane.lane}: {rule.margin}." for each in kept for rule in each.open_rules] + _relaxed(judged, None) + found
-    return [*_prices(asked, chosen, kept), *_tightened(asked, chosen), *_relaxed(judged, chosen), *found]
+    return [*_prices(asked, chosen, kept), *_tightened(asked, chosen), *_relaxed(judged, chosen), *_one_more(asked, chosen), *found]
 
 
 def _prices(asked: Asked, chosen: Judged, kept: Sequence[Judged]) -> list[str]:
@@ -106,6 +106,17 @@ def _relaxed(judged: Sequence[Judged], chosen: Judged | None) -> list[str]:
     return found
 
 
+def _one_more(asked: Asked, chosen: Judged) -> list[str]:
+    """The answers a day from which on it takes another machine."""
+    serving = chosen.serving
+    if serving is None or serving.capacity_per_day is None:
+        return []
+    most = serving.machines * serving.capacity_per_day
+    return [
+        f"Answers a day: over {number(most)} {chosen.lane.lane} takes {serving.machines + 1} machines, {dollars(serving.curve.month(most * 1.001))} a month."
+    ]
+
+
 def _answers(turns: Sequence[Turn], now: float) -> list[str]:
     """The turning points around the answers a day that are asked, the nearest first below, then above."""
     below, above = [turn for turn in turns if turn.answers_per_day <= now], [turn for turn in turns if turn.answers_per_day > now]
@@ -118,30 +129,26 @@ def _answers(turns: Sequence[Turn], now: float) -> list[str]:
 
 
 def remarks(asked: Asked, found: Gathered, judged: Sequence[Judged]) -> list[str]:
-    """What must be said beside the decision."""
+    """What must be said beside the decision; once, where it holds of several lanes."""
     told = list(found.remarks)
     if any(each.lane.noise for each in judged):
         told.append("The weights are random: speed and cost are decided on, the quality of the answers is not.")
-    told += _notes(found)
+    lanes: dict[str, list[str]] = {}
     for each in judged:
-        told += [f"{each.lane.lane}: {words}" for words in _of_the_price(each, asked.prices.get(each.lane.lane))]
-        tokens = each.lane.new_tokens
-        if each.serving and each.serving.scaled and tokens and asked.tokens and asked.tokens > FAR * max(tokens):
-            told.append(
-                f"{each.lane.lane}: {asked.tokens} tokens are far more than the {max(tokens)} measured, and a token takes longer the more stand before it."
-            )
+        for words in (*each.lane.notes, *_of_the_price(each, asked.prices.get(each.lane.lane)), *_of_the_length(each, asked)):
+            lanes.setdefault(words, []).append(each.lane.lane)
+    told += [f"{'All lanes' if len(of) == len(judged) > 1 else ', '.join(of)}: {words}" for words, of in lanes.items()]
     if asked.sleep_after_min is not None:
         told.append("Waking is the model's load alone, as measured: what a provider takes to start a machine, and to fetch the model, comes on top.")
     return told
 
 
-def _notes(found: Gathered) -> list[str]:
-    """What was said of the lanes' runs; once, where it holds of all."""
-    lanes: dict[str, list[str]] = {}
-    for lane in found.lanes:
-        for words in lane.notes:
-            lanes.setdefault(words, []).append(lane.lane)
-    return [words if len(of) == len(found.lanes) > 1 else f"{', '.join(of)}: {words}" for words, of in lanes.items()]
+def _of_the_length(each: Judged, asked: Asked) -> list[str]:
+    """What sets the asked length of an answer apart from the measured ones."""
+    tokens = each.lane.new_tokens
+    if not (each.serving and each.serving.scaled and tokens and asked.tokens and asked.tokens > FAR * max(tokens)):
+        return []
+    return [f"{asked.tokens} tokens are far more than the {max(tokens)} measured, and a token takes longer the more stand before it."]
 
 
 def _of_the_price(each: Judged, price: Price | None) -> list[str]:
