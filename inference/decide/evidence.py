@@ -134,7 +134,7 @@ def _notes(lane: LaneRecord, runs: Sequence[RunRecord], counted: Sequence[RunRec
         (cut, f"{_of(cut, n, 'answer')} cut at the token limit; a whole one takes longer."),
         (counted and len(runs) - len(counted), f"{_runs(len(runs) - len(counted))} not counted: failed, stopped or without figures."),
         (lane.elsewhere, ELSEWHERE),
-        (bool(lane.note) and not lane.elsewhere, f"Its weights: {lane.note}."),
+        (bool(lane.note) and not lane.elsewhere, f"weights: {lane.note}."),
     ]
     return [words for there, words in found if there]
 

@@ -14,7 +14,7 @@ from inference.decide.rules import percent
 from inference.decide.serving import MANY_RUNS, Serving
 from inference.units import count, seconds
 
-RUNS = "median, with the quickest and the slowest"
+RUNS = "median (quickest - slowest)"
 
 
 def figures(serving: Serving, month: tuple[float, float, float]) -> tuple[Traced, ...]:

@@ -157,11 +157,11 @@ def _of_the_price(each: Judged, price: Price | None) -> list[str]:
         return []
     hardware = each.lane.hardware
     if price.dollars_per_hour == 0:
-        return ["Its hardware costs nothing, so only a limit can decide against it."]
+        return ["the hardware costs nothing, so only a limit can decide against it."]
     if price.gpu and not _same_card(price.gpu, hardware):
-        return [f"The price is of {price.gpu}, and it was measured on {hardware}: how long it takes on that card is not known here."]
+        return [f"the price is of {price.gpu}, the times are of {hardware}: how long it takes on that card is not known here."]
     if price.hardware and not price.gpu:
-        return [f"The price is of {price.hardware}, and it was measured on {hardware}: whether that is as fast is not known here."]
+        return [f"the price is of {price.hardware}, the times are of {hardware}: whether that is as fast is not known here."]
     return []
 
 

@@ -15,6 +15,7 @@ from inference.record.export import plain
 SCHEMA = "gpu-vs-cpu-decision/1"
 PARTS = (("Because", "because"), ("What would turn it", "turned_by"), ("Beside it", "remarks"))
 INDENT = 2
+WIDE = 130  # columns, from which on there is room for one of sources
 
 
 def text(decision: Decision, width: int = terminal.USUAL_WIDTH) -> str:
@@ -24,8 +25,19 @@ def text(decision: Decision, width: int = terminal.USUAL_WIDTH) -> str:
         if lines := getattr(decision, name):
             each = [terminal.wrapped(terminal.printable(f"- {line}"), width, INDENT) for line in lines]
             parts.append("\n".join([title, *each]))
+    return "\n\n".join([*parts, *_figures(decision, width)])
+
+
+def _figures(decision: Decision, width: int) -> list[str]:
+    """Each lane's numbers, with their sources in a column, or below where that would be a narrow one."""
     rows = _table(decision)
-    return "\n\n".join([*parts, *([grid.fitted(rows, width)] if len(rows) > 1 else [])])
+    if len(rows) < 2:
+        return []
+    if width >= WIDE:
+        return [grid.fitted(rows, width)]
+    sources = [f"- {title}: {part}" for title, *_, source in rows[1:] for part in source.split("\n")]
+    below = [terminal.wrapped(terminal.printable(line), width, INDENT) for line in sources]
+    return [grid.fitted([row[:-1] for row in rows], width), "\n".join(["Where each is from", *below])]
 
 
 def _asked(decision: Decision, width: int) -> str:

@@ -72,6 +72,7 @@ def test_the_text_fits_the_terminal_and_markdown_and_json_go_to_files(decide, fi
         monkeypatch.setenv("COLUMNS", width)
         _, out, _ = decide(file(to_json([record()])), *WANTED, "--max-total", "9", "--sleep-after", "10", *files)
         assert max(map(len, out.splitlines())) <= int(width) and "What would turn it" in out
+        assert "measured: median (quickest - slowest)" in " ".join(out.split()) and ("- Price: typed: your --price" in out) == (width == "40")
     assert (tmp_path / "d.md").read_text().startswith("## Which one to serve\n\n**Serve") and json.loads((tmp_path / "d.json").read_text())["chosen"]
 
 
@@ -97,7 +98,7 @@ def test_a_hardware_s_name_is_a_price_with_its_date(decide, file):
     price = found["asked"]["prices"]["cuda:nf4"]
     assert price["dollars_per_hour"] == 0.4 and "(t4-small)" in price["source"] and "prices read 2026-" in price["source"]
     beside = " ".join(found["remarks"])
-    assert "The price is of NVIDIA T4, and it was measured on NVIDIA L4" in beside and "cpu:fp32: Its hardware costs nothing" in beside
+    assert "the price is of NVIDIA T4, the times are of NVIDIA L4" in beside and "cpu:fp32: the hardware costs nothing" in beside
 
 
 def test_a_measured_load_stands_beside_the_estimate(decide, file):

@@ -147,7 +147,7 @@ def test_expected_answers_lost_are_counted_in_the_records_where_quality_tells_of
 def test_of_random_weights_no_quality_is_kept():
     noise = changed(replace(two(), quality=quality()), note="random weights, its text is noise")
     found = lane_of(gather([noise]))
-    assert found.noise and found.agreement is None and "Its weights: random weights, its text is noise." in found.notes
+    assert found.noise and found.agreement is None and "weights: random weights, its text is noise." in found.notes
 
 
 def test_unlike_limits_and_unlike_prompts_are_said():
