@@ -7,7 +7,7 @@ quality is kept. Of two models, or of one lane on two machines, nothing can be d
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -38,7 +38,7 @@ class Gathered:
 
 def gather(records: Sequence[Record], scored: Sequence[Scored] = ()) -> Gathered:
     """The evidence of all lanes; raises WrongArguments where there is no record, or they can't be of one decision."""
-    once, alone = _once(records), _once(scored)
+    once, alone = _once(records, lambda record: (record.created, record.request.prompt)), _once(scored)
     if not once:
         raise WrongArguments("There is no record to decide by, only the quality. Make one: python -m inference compare --prompts FILE --json FILE.")
     model = _model(once, alone)
@@ -53,9 +53,15 @@ def gather(records: Sequence[Record], scored: Sequence[Scored] = ()) -> Gathered
     return Gathered(model, lanes, tuple(_remarks(by_lane, twice)))
 
 
-def _once(found: Sequence[T]) -> list[T]:
-    """Each once, however often a file was given."""
-    return [each for n, each in enumerate(found) if each not in found[:n]]
+def _once(found: Sequence[T], key: Callable[[T], Hashable] = lambda _: None) -> list[T]:
+    """Each once, however often a file was given; only those of one `key` are held against each other."""
+    kept: list[T] = []
+    alike: dict[Hashable, list[T]] = {}
+    for each in found:
+        if each not in (known := alike.setdefault(key(each), [])):
+            known.append(each)
+            kept.append(each)
+    return kept
 
 
 def _model(records: Sequence[Record], scored: Sequence[Scored]) -> str:
@@ -79,7 +85,7 @@ def _evidence(name: str, measured: Measured) -> Evidence:
     _, last = next((each for each in reversed(measured) if each[1].device), measured[-1])
     hardware = _hardware(name, measured)
     runs = [run for _, lane in measured for run in lane.runs]
-    counted = [run for run in runs if run.counted and run.ttft_s is not None and run.total_s is not None]
+    counted = [run for run in runs if run.counted and run.ttft_s is not None and run.total_s]
     warm = [run for run in counted if run.warm is not False] or counted
     return Evidence(
         lane=name, title=last.title(name), device=last.device, hardware=hardware,

@@ -70,7 +70,8 @@ def _row(row: Any) -> Clients:
     failed, rate = int(row.get("failed") or 0), row["answers_per_min"]
     if first is None or total is None or rate is None:  # nobody was answered
         return Clients(int(row["clients"]), math.inf, math.inf, 0.0, 0, max(1, failed))
-    return Clients(int(row["clients"]), float(first), float(total), float(rate), int(row["n"]), failed)
+    tokens = row.get("new_tokens")
+    return Clients(int(row["clients"]), float(first), float(total), float(rate), int(row["n"]), failed, None if tokens is None else float(tokens))
 
 
 def _held_against(spread: Any) -> Any:

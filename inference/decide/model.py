@@ -54,6 +54,7 @@ class Clients:
     answers_per_min: float
     n: int
     failed: int = 0
+    new_tokens: float | None = None  # of an answer, the median
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ In: the judged lanes, the cheapest that keeps the limits first. Out: sentences. 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from inference.decide.candidates import Judged
@@ -12,7 +13,7 @@ from inference.decide.evidence import Gathered
 from inference.decide.figures import dollars, number
 from inference.decide.model import DAYS_A_MONTH, Asked, Price, Turn
 from inference.decide.rules import AGREEMENT, ERRORS, FIRST, LOST, TOTAL, WAIT, percent, spread
-from inference.units import seconds
+from inference.units import same_size, seconds
 
 FAR = 2.0  # from so many times the longest measured answer on, an estimate for more tokens is called one
 MOST_TURNS = 3  # that are told; all of them are in the JSON
@@ -144,11 +145,15 @@ def remarks(asked: Asked, found: Gathered, judged: Sequence[Judged]) -> list[str
 
 
 def _of_the_length(each: Judged, asked: Asked) -> list[str]:
-    """What sets the asked length of an answer apart from the measured ones."""
-    tokens = each.lane.new_tokens
-    if not (each.serving and each.serving.scaled and tokens and asked.tokens and asked.tokens > FAR * max(tokens)):
-        return []
-    return [f"{asked.tokens} tokens are far more than the {max(tokens)} measured, and a token takes longer the more stand before it."]
+    """What sets the length of an answer that is decided on apart from the measured ones."""
+    tokens, found = each.lane.new_tokens, []
+    if each.serving and each.serving.scaled and tokens and asked.tokens and asked.tokens > FAR * max(tokens):
+        found.append(f"{asked.tokens} tokens are far more than the {max(tokens)} measured, and a token takes longer the more stand before it.")
+    wanted = asked.tokens or (statistics.median(tokens) if tokens else None)
+    under_load = next((load.new_tokens for load in each.lane.clients if load.new_tokens), None)
+    if each.serving and each.serving.batches and wanted and under_load and not same_size(under_load / wanted):
+        found.append(f"its load was measured with answers of {under_load:g} tokens, not of {wanted:g}: what one machine can give is of those.")
+    return found
 
 
 def _of_the_price(each: Judged, price: Price | None) -> list[str]:

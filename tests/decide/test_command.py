@@ -103,7 +103,7 @@ def test_a_hardware_s_name_is_a_price_with_its_date(decide, file):
 
 def test_a_measured_load_stands_beside_the_estimate(decide, file):
     rows = [
-        {"clients": n, "first_token_s": {"p50": 0.1, "p95": None, "max": 0.1 * n}, "total_s": {"p50": 1.0, "p95": 1.0 + n / 10, "max": 9.0}, "answers_per_min": 50.0 + 10 * n, "n": 20, "failed": 0}
+        {"clients": n, "first_token_s": {"p50": 0.1, "p95": None, "max": 0.1 * n}, "total_s": {"p50": 1.0, "p95": 1.0 + n / 10, "max": 9.0}, "answers_per_min": 50.0 + 10 * n, "n": 20, "failed": 0, "new_tokens": 46}
         for n in (1, 2, 8)
     ]  # fmt: skip
     bench = "a table\n\n" + json.dumps({"clients": {"cuda:nf4": rows, "endpoint:x": []}, "model": "fake/model", "hardware": {"cuda:nf4": "NVIDIA T4"}})
@@ -111,6 +111,7 @@ def test_a_measured_load_stands_beside_the_estimate(decide, file):
     found = json.loads(out)
     card = found["candidates"][0]
     assert (code, found["chosen"], card["capacity_per_day"]) == (0, "cuda:nf4", 70 * 1440)
+    assert "its load was measured with answers of 46 tokens, not of 3" in " ".join(found["remarks"])
     assert "endpoint:x" in " ".join(found["remarks"]) and "its load was measured on NVIDIA T4, its record on NVIDIA L4" in " ".join(found["remarks"])
 
 
