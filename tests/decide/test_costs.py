@@ -82,6 +82,7 @@ def test_machines_come_whole_and_each_turn_is_told():
     card, cpu = Curve(0.8, 40_000, 2.0, 40.0), Curve(0.1, 3000, 25.0, 40.0)
     found = turns({"cpu": cpu, "card": card})
     assert (found[0].answers_per_day, found[0].before, found[0].then) == (24_001, "cpu", "card")
+    assert turns({"card": card, "cpu": cpu}) == found, "of equal costs none turns it, whichever lane stands first"
     # two cards cost as much as 16 CPUs, which answer 48,000: 13 2/3 of them do 41,000
     assert (found[1].answers_per_day, found[1].then) == (40_001, "cpu") and (found[2].answers_per_day, found[2].then) == (48_001, "card")
 

@@ -137,11 +137,17 @@ def test_expected_answers_lost_are_counted_in_the_records_where_quality_tells_of
         }
         return replace(record, lanes=lanes, row=Row(line, "two naan"))
 
-    records = [answered(1, "Two naan, sure.", "two naan"), answered(2, "Three.", "Two naan it is."), answered(3, "two naan", "none"), answered(4, "no", "no")]
+    records = [
+        answered(1, "Two naan, sure.", "two naan"),
+        answered(2, "Three.", "Two naan it is."),
+        answered(3, "two naan", "none"),
+        answered(4, "no", "no"),
+        answered(5, "no", "two naan"),
+    ]
     found = lane_of(gather(records))
-    assert (found.lost, found.expected) == (1, 4) and lane_of(gather(records), "cpu:fp32").lost is None
-    scored = [replace(records[0], quality=quality(lost=(0, 1), answers=2)), *records[1:]]
-    assert (lane_of(gather(scored)).lost, lane_of(gather(scored)).expected) == (2, 2)
+    assert (found.lost, found.expected) == (2, 5) and lane_of(gather(records), "cpu:fp32").lost is None
+    scored = [replace(records[0], quality=quality(lost=(0,), answers=2)), *records[1:]]
+    assert (lane_of(gather(scored)).lost, lane_of(gather(scored)).expected) == (1, 2)
 
 
 def test_of_random_weights_no_quality_is_kept():
