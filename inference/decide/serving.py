@@ -36,7 +36,7 @@ class Serving:
     @property
     def batches(self) -> bool:
         """Whether a measured load showed that it answers several at once."""
-        rates = [each.answers_per_min for each in self.lane.clients]
+        rates = [each.answers_per_min for each in self.lane.clients if each.n]
         return len(rates) > 1 and max(rates) >= GROWS * rates[0]
 
     @property

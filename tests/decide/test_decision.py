@@ -178,6 +178,8 @@ def test_a_lane_that_batches_gives_what_was_measured_of_the_most_clients_that_ke
         of(decided(asked(cpu=None, max_total_s=3.0), single), "cuda:nf4").capacity_per_day
         == of(decided(asked(cpu=None, max_total_s=3.0), CARD), "cuda:nf4").capacity_per_day
     )
+    dead = Clients(1, math.inf, math.inf, 0.0, 0, 1)  # nobody was answered: that says nothing of how it grows
+    assert of(decided(asked(cpu=None), replace(single, clients=(dead, *single.clients[1:]))), "cuda:nf4").floor_1000 == pytest.approx(0.8 * 1.1 / 3.6)
     failing = replace(CARD, clients=tuple(replace(each, failed=1) for each in load))
     assert "no measured number of clients at once kept the limits" in of(decided(asked(cpu=None, max_total_s=3.0), failing), "cuda:nf4").out
 
