@@ -16,6 +16,7 @@ from typing import Any
 from inference.decide.evidence import Gathered
 from inference.decide.model import Clients, Evidence
 from inference.errors import WrongArguments
+from inference.lanes import LaneName
 
 GIVE = "Give what `python -m inference bench --clients 1,2,4,8` printed."
 
@@ -40,7 +41,8 @@ def with_load(found: Gathered, path: Path) -> Gathered:
 def _elsewhere(lanes: Sequence[Evidence], machines: Any) -> list[str]:
     """Of each lane whose load was measured on another machine than its record, a sentence."""
     known = {lane.lane: machines[lane.lane] for lane in lanes if isinstance(machines, dict) and isinstance(machines.get(lane.lane), str) and lane.clients}
-    apart = [lane for lane in lanes if lane.lane in known and not lane.hardware.startswith(known[lane.lane])]
+    servers = {lane.lane for lane in lanes if LaneName.parse(lane.lane).elsewhere}
+    apart = [lane for lane in lanes if lane.lane in known and lane.lane not in servers and not lane.hardware.startswith(known[lane.lane])]
     return [f"{lane.lane}: its load was measured on {known[lane.lane]}, its record on {lane.hardware}." for lane in apart]
 
 

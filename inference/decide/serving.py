@@ -13,10 +13,11 @@ from functools import cached_property
 from inference.decide.costs import HOUR_S, Curve, Load
 from inference.decide.model import Asked, Clients, Evidence
 from inference.decide.queue import Limits, Line, Sleep, Waits
+from inference.lanes import LaneName
 from inference.units import size
 
 MANY_RUNS = 20  # from so many on their mean is known better than between the quickest and the slowest
-GROWS = 1.2  # from so many times the answers a minute of the fewest clients on, a lane is taken to answer several at once
+GROWS = 1.2  # from so many times the tokens a minute of the fewest clients on, a server is taken to answer several at once
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class Serving:
 
     @property
     def batches(self) -> bool:
-        """Whether a measured load showed that it answers several at once."""
-        rates = [each.answers_per_min for each in self.lane.clients if each.n]
-        return len(rates) > 1 and max(rates) >= GROWS * rates[0]
+        """Whether it answers several at once: a server for which a measured load showed it. Lanes of ours answer one at a time, whatever a load's prompts make of it."""
+        rates = [each.answers_per_min * (each.new_tokens or 1.0) for each in self.lane.clients if each.n]
+        return LaneName.parse(self.lane.lane).elsewhere and len(rates) > 1 and max(rates) >= GROWS * rates[0]
 
     @property
     def most_clients(self) -> Clients | None:

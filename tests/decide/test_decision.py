@@ -168,20 +168,23 @@ def test_answers_of_another_length_are_estimated_and_called_so():
     assert "no run tells the time of a token" in of(decided(asked(tokens=101), untold, CPU), "cuda:nf4").out
 
 
-def test_a_lane_that_batches_gives_what_was_measured_of_the_most_clients_that_keep_the_limits():
-    load = tuple(Clients(n, 0.1 * n, 1.0 + 0.2 * n, 50.0 * n**0.5, 40) for n in (1, 4, 8, 16))
-    found = of(decided(asked(100_000, cpu=None, max_total_s=3.0), replace(CARD, clients=load)), "cuda:nf4")
+def test_a_server_that_batches_gives_what_was_measured_of_the_most_clients_that_keep_the_limits():
+    def served(load, name="endpoint:x", **limits):
+        prices = {name: Price(0.8, "typed")}
+        return of(decided(asked(100_000, prices=prices, **limits), replace(CARD, lane=name, clients=tuple(load))), name)
+
+    load = [Clients(n, 0.1 * n, 1.0 + 0.2 * n, 50.0 * n**0.5, 40) for n in (1, 4, 8, 16)]
+    found = served(load, max_total_s=3.0)
     assert found.capacity_per_day == pytest.approx(50 * 8**0.5 * 1440) and found.machines == 1  # 8 clients: 2.6 s; 16: 4.2 s
     assert found.floor_1000 == pytest.approx(0.8 * 60 / 200 / 3.6)
-    single = replace(CARD, clients=tuple(replace(each, answers_per_min=52.0) for each in load))
-    assert (
-        of(decided(asked(cpu=None, max_total_s=3.0), single), "cuda:nf4").capacity_per_day
-        == of(decided(asked(cpu=None, max_total_s=3.0), CARD), "cuda:nf4").capacity_per_day
-    )
+    failing = [replace(each, failed=1) for each in load]
+    assert "no measured number of clients at once kept the limits" in served(failing, max_total_s=3.0).out
+    one_by_one = served([], max_total_s=3.0).capacity_per_day
+    shorter = [replace(each, new_tokens=46 / each.answers_per_min) for each in load]  # more answers a minute, since they are shorter
     dead = Clients(1, math.inf, math.inf, 0.0, 0, 1)  # nobody was answered: that says nothing of how it grows
-    assert of(decided(asked(cpu=None), replace(single, clients=(dead, *single.clients[1:]))), "cuda:nf4").floor_1000 == pytest.approx(0.8 * 1.1 / 3.6)
-    failing = replace(CARD, clients=tuple(replace(each, failed=1) for each in load))
-    assert "no measured number of clients at once kept the limits" in of(decided(asked(cpu=None, max_total_s=3.0), failing), "cuda:nf4").out
+    for each in ([replace(each, answers_per_min=52.0) for each in load], shorter, [dead, load[1]]):
+        assert served(each, max_total_s=3.0).capacity_per_day == one_by_one
+    assert served(load, "cuda:nf4", max_total_s=3.0).capacity_per_day == one_by_one, "a lane of ours answers one at a time"
 
 
 # ---- what must be said beside it
