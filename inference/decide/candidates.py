@@ -83,7 +83,8 @@ def judge(asked: Asked, lane: Evidence) -> Judged:
     price = asked.prices.get(lane.lane)
     if price is None:
         out = broken or f"no price is given for its hardware, so no cost: {lane.lane}=DOLLARS."
-        return Judged(Candidate(lane.lane, lane.title, out, found, figures=figures(served, (0.0, 0.0, 0.0)), energy_j=lane.energy_j), lane, served)
+        known = figures(served, (0.0, 0.0, 0.0))
+        return Judged(Candidate(lane.lane, lane.title, out, found, energy_j=lane.energy_j, figures=known), lane, served)
     per_day = asked.answers_per_day
     middle = served.curve.month(per_day)
     low, high = (each.curve.month(per_day) for each in served.at_ends())

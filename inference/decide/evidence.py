@@ -48,7 +48,8 @@ def gather(records: Sequence[Record], scored: Sequence[Scored] = ()) -> Gathered
         for name, lane in record.lanes.items():
             by_lane.setdefault(name, []).append((record, lane))
     reference = _reference(qualities, tuple(by_lane))
-    lanes = tuple(_with_answers(_with_quality(_evidence(name, each), qualities, reference), once, reference) for name, each in by_lane.items())
+    timed = [_evidence(name, each) for name, each in by_lane.items()]
+    lanes = tuple(_with_answers(_with_quality(lane, qualities, reference), once, reference) for lane in timed)
     twice = len(records) + len(scored) - len(once) - len(alone)
     return Gathered(model, lanes, tuple(_remarks(by_lane, twice)))
 
@@ -69,15 +70,16 @@ def _model(records: Sequence[Record], scored: Sequence[Scored]) -> str:
     here = [record.model for record in records if any(not lane.elsewhere for lane in record.lanes.values())]
     found = dict.fromkeys((model.id, model.revision, model.adapter) for model in here or [record.model for record in records])
     known = [key for key in found if key[0] is not None]
-    if len({key[0] for key in known}) < len(known):
-        told = [" ".join(part for part in (key[0], f"at {key[1]}" if key[1] else "", f"with {key[2]}" if key[2] else "") if part) for key in known]
-    else:
-        told = [str(key[0]) for key in known]
     ids = {key[0] for key in known}
+    told = [str(key[0]) if len(ids) == len(known) else _whole_name(*key) for key in known]
     told += dict.fromkeys(each.model for each in scored if each.model is not None and ids and each.model not in ids)
     if len(told) > 1:
         raise WrongArguments(f"The records are of {len(told)} models: {', '.join(told)}. Give those of one.")
     return told[0] if told else "unknown"
+
+
+def _whole_name(model: str | None, revision: str | None, adapter: str | None) -> str:
+    return f"{model}{f' at {revision}' if revision else ''}{f' with {adapter}' if adapter else ''}"
 
 
 def _evidence(name: str, measured: Measured) -> Evidence:

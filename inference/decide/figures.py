@@ -85,13 +85,17 @@ def _dollars(serving: Serving, month: tuple[float, float, float]) -> list[Traced
         return []
     middle, low, high = month
     between = "" if dollars(low) == dollars(high) else f" ({dollars(low)} to {dollars(high)})"
-    way = f"{HOURS_A_MONTH:.0f} hours a month" if asked.sleep_after_min is None else f"hours a day x {DAYS_A_MONTH:.2f} days"
+    way = (
+        f"price x {HOURS_A_MONTH:.0f} hours a month x machines"
+        if asked.sleep_after_min is None
+        else f"estimated: price x hours a day x {DAYS_A_MONTH:.2f} days"
+    )
     how = "the quickest and from the slowest answer" if len(serving.line.total_s) < MANY_RUNS else "a mean two standard errors less, and more"
     ends = f"; from {how}" if between else ""
     floor = costs.floor_of_1000(price.dollars_per_hour, serving.seconds_at_full_use)
     return [
         Traced("Price", f"{dollars(price.dollars_per_hour)} an hour", price.source),
-        Traced("Cost a month", f"{dollars(middle)}{between}", f"price x {way} x machines{ends}" if asked.sleep_after_min is None else f"estimated: price x {way}{ends}"),
+        Traced("Cost a month", f"{dollars(middle)}{between}", f"{way}{ends}"),
         Traced("Cost of 1,000 answers", dollars(costs.of_1000(middle, asked.answers_per_day)), f"cost a month / (your answers a day x {DAYS_A_MONTH:.2f}) x 1,000"),
         Traced("The same, never idle", dollars(floor), f"price x {seconds(serving.seconds_at_full_use)} an answer / 3.6, the least that it can be"),
     ]  # fmt: skip

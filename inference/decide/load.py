@@ -40,10 +40,12 @@ def with_load(found: Gathered, path: Path) -> Gathered:
 
 def _elsewhere(lanes: Sequence[Evidence], machines: Any) -> list[str]:
     """Of each lane whose load was measured on another machine than its record, a sentence."""
-    known = {lane.lane: machines[lane.lane] for lane in lanes if isinstance(machines, dict) and isinstance(machines.get(lane.lane), str) and lane.clients}
-    servers = {lane.lane for lane in lanes if LaneName.parse(lane.lane).elsewhere}
-    apart = [lane for lane in lanes if lane.lane in known and lane.lane not in servers and not lane.hardware.startswith(known[lane.lane])]
-    return [f"{lane.lane}: its load was measured on {known[lane.lane]}, its record on {lane.hardware}." for lane in apart]
+    found = []
+    for lane in lanes:
+        machine = machines.get(lane.lane) if isinstance(machines, dict) and lane.clients else None
+        if isinstance(machine, str) and not LaneName.parse(lane.lane).elsewhere and not lane.hardware.startswith(machine):
+            found.append(f"{lane.lane}: its load was measured on {machine}, its record on {lane.hardware}.")
+    return found
 
 
 def _held(path: Path) -> dict[str, Any]:

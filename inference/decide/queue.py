@@ -52,8 +52,8 @@ class Waits:
 
     def keeps(self, limits: Limits) -> bool:
         """Whether both limits are kept."""
-        first, total = limits.first_s is None or self.first_s <= limits.first_s, limits.total_s is None or self.total_s <= limits.total_s
-        return first and total
+        first, total = limits.first_s, limits.total_s
+        return (first is None or self.first_s <= first) and (total is None or self.total_s <= total)
 
 
 @cache
@@ -99,8 +99,8 @@ class Line:
     def _keeps(self, rate: float, limits: Limits) -> bool:
         """Whether 95 of 100 visitors get both in time; the same as of `at`, without putting them in order."""
         waits, least = self._waits(rate), VISITORS * P95 / 100 + 1
-        asked = [(limit, spans) for limit, spans in zip((limits.first_s, limits.total_s), self._answers, strict=True) if limit is not None]
-        return all(np.count_nonzero(waits + spans <= limit) >= least for limit, spans in asked)
+        both = zip((limits.first_s, limits.total_s), self._answers, strict=True)
+        return all(np.count_nonzero(waits + spans <= limit) >= least for limit, spans in both if limit is not None)
 
     def asleep_between(self, rate: float, sleep: Sleep) -> Waits:
         """The same of a machine that sleeps between visits: who wakes it waits for its load, and whoever comes by then waits with him."""

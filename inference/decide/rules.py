@@ -25,7 +25,8 @@ SAMPLES = {1: "one run is one sample", 2: "two runs are too few to say how far a
 def rules(serving: Serving) -> tuple[Rule, ...]:
     """Every limit that is asked, against this lane."""
     asked, line = serving.asked, serving.line
-    times = [_time(title, limit, values) for title, limit, values in ((FIRST, asked.max_first_token_s, line.first_s), (TOTAL, asked.max_total_s, line.total_s)) if limit]  # fmt: skip
+    both = ((FIRST, asked.max_first_token_s, line.first_s), (TOTAL, asked.max_total_s, line.total_s))
+    times = [_time(title, limit, values) for title, limit, values in both if limit]
     found = [*times, *_wait(serving, times)]
     if asked.min_agreement is not None and not serving.lane.noise:
         found.append(_agreement(serving, asked.min_agreement))
@@ -77,7 +78,8 @@ def _wait(serving: Serving, times: Sequence[Rule]) -> list[Rule]:
             return []
         return [Rule(WAIT, False, "no measured number of clients at once kept the limits", "a load of fewer clients was not measured")]
     waits, limits = serving.waits, serving.limits
-    each = [(what, got, limit) for what, got, limit in (("first token", waits.first_s, limits.first_s), ("answer", waits.total_s, limits.total_s)) if limit]
+    both = (("first token", waits.first_s, limits.first_s), ("answer", waits.total_s, limits.total_s))
+    each = [(what, got, limit) for what, got, limit in both if limit]
     told = " and ".join(f"{what} after {seconds(got)} (limit {seconds(limit)})" for what, got, limit in each)
     how = f"measured with {serving.most_clients.clients} clients at once" if serving.batches and serving.most_clients else "estimated"
     words = f"95 of 100 visitors get the {told}, {how} for {serving.asked.answers_per_day:,.0f} answers a day on {count(serving.machines, 'machine')}"

@@ -1,6 +1,7 @@
 """One lane, serving what is asked: the line before it, what one machine can answer a day, and what that costs.
 
-In: a lane's evidence, and what is asked. Out: capacity, machines, waits, the curve of its cost, and the same of quicker and of slower answers. All of it is estimated from measured answers, but where a load was measured and the lane batches. Judges nothing.
+In: a lane's evidence, and what is asked. Out: capacity, machines, waits, the curve of its cost, and the same of quicker and of slower answers. All of
+it is estimated from measured answers, but where a load was measured and the lane batches. Judges nothing.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class Serving:
         """The same if answers took less, and if they took more: all as the quickest, and as the slowest; of many runs their mean two standard errors off."""
         line, n = self.line, len(self.line.total_s)
         if n < MANY_RUNS:
-            return tuple(replace(self, line=Line((way(line.first_s),), (way(line.total_s),))) for way in (min, max))  # type: ignore[return-value]
+            quickest, slowest = (Line((way(line.first_s),), (way(line.total_s),)) for way in (min, max))
+            return replace(self, line=quickest), replace(self, line=slowest)
         off = 2 * statistics.stdev(line.total_s) / math.sqrt(n) / line.mean_s
         return self._times(1 - off), self._times(1 + off)
 

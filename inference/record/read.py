@@ -133,8 +133,11 @@ def _value(kind: Any, held: Any, where: str) -> Any:
 def _alternative(kinds: tuple[Any, ...], held: Any) -> Any:
     """Of the kinds that may stand in one place the one of this value: an `error` alone, or the figures."""
     known = [kind for kind in kinds if kind is not types.NoneType]
-    fitting = [kind for kind in known if is_dataclass(kind) and isinstance(held, dict) and any(f.name == "error" for f in fields(kind)) == ("error" in held)]
-    return (fitting or known)[0]
+    if not isinstance(held, dict):
+        return known[0]
+    of_faults = [kind for kind in known if is_dataclass(kind) and "error" in {field.name for field in fields(kind)}]
+    figures = [kind for kind in known if kind not in of_faults]
+    return (of_faults if of_faults and "error" in held else figures)[0]
 
 
 def _checked(kind: type, held: Any, where: str) -> Any:
