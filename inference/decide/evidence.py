@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from inference.decide.model import Evidence
+from inference.energy import of_an_answer
 from inference.errors import WrongArguments
 from inference.lanes import CUDA_BF16, REFERENCE, LaneName
 from inference.record.missing import why
@@ -93,7 +94,7 @@ def _evidence(name: str, measured: Measured) -> Evidence:
         lane=name, title=last.title(name), device=last.device, hardware=hardware,
         ttft_s=tuple(run.ttft_s for run in warm if run.ttft_s is not None), total_s=tuple(run.total_s for run in warm if run.total_s is not None),
         tpot_s=tuple(run.tpot_s for run in warm if run.tpot_s is not None), new_tokens=tuple(run.new_tokens for run in warm if run.new_tokens is not None),
-        load_s=_load_s(measured), memory_bytes=_memory(measured), noise=any("noise" in (lane.note or "") for _, lane in measured),
+        load_s=_load_s(measured), memory_bytes=_memory(measured), energy_j=_energy_j(warm), noise=any("noise" in (lane.note or "") for _, lane in measured),
         notes=tuple(_notes(last, runs, counted, warm)), why_not=None if counted else _why_not(last, runs),
     )  # fmt: skip
 
@@ -117,6 +118,12 @@ def _memory(measured: Measured) -> int | None:
     """What must fit: the VRAM that it reserved at most; of a CPU lane what is its own at rest, since mapped files in a peak are the system's to take back."""
     found = [lane.peak_vram("reserved") if lane.on_gpu else lane.at_rest_bytes for _, lane in measured]
     return max((int(each) for each in found if each), default=None)
+
+
+def _energy_j(runs: Sequence[RunRecord]) -> float | None:
+    """The joules of an answer, where the runs are long enough for their counter."""
+    found = of_an_answer(run.energy for run in runs)
+    return found.joules if found else None
 
 
 def _load_s(measured: Measured) -> float | None:

@@ -12,7 +12,7 @@ from inference.decide import costs
 from inference.decide.model import DAYS_A_MONTH, HOURS_A_MONTH, Traced
 from inference.decide.rules import percent
 from inference.decide.serving import MANY_RUNS, Serving
-from inference.units import count, seconds
+from inference.units import count, joules, seconds
 
 RUNS = "median (quickest - slowest)"
 
@@ -34,7 +34,7 @@ def _measured(serving: Serving) -> list[Traced]:
     if asked.sleep_after_min is not None:
         found.append(Traced("Load", seconds(lane.load_s), "measured: what waking it takes, of the model alone"))
     if lane.energy_j is not None:
-        found.append(Traced("Energy an answer", f"{lane.energy_j:.3g} J", "measured: median"))
+        found.append(Traced("Energy an answer", joules(lane.energy_j), "measured: its counter, idle power included"))
     return found
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from inference.decide.evidence import gather
+from inference.energy import Energy
 from inference.errors import WrongArguments
 from inference.events import LoadFigures, Request
 from inference.progress import Progress
@@ -148,6 +149,12 @@ def test_expected_answers_lost_are_counted_in_the_records_where_quality_tells_of
     assert (found.lost, found.expected) == (2, 5) and lane_of(gather(records), "cpu:fp32").lost is None
     scored = [replace(records[0], quality=quality(lost=(0,), answers=2)), *records[1:]]
     assert (lane_of(gather(scored)).lost, lane_of(gather(scored)).expected) == (1, 2)
+
+
+def test_the_energy_of_an_answer_is_over_the_runs_of_all_records():
+    short = Energy(40.0, 0.1, None, "nvml", 0.1, 0.0, 0.0)  # three are too short for their counter, fifteen long enough
+    records = [replace(record_of(cuda_nf4=[run(energy=short)] * 3), row=Row(line, None)) for line in range(5)]
+    assert lane_of(gather(records[:1])).energy_j is None and lane_of(gather(records)).energy_j == 40
 
 
 def test_of_random_weights_no_quality_is_kept():

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from inference.energy import Energy
 from inference.errors import WrongArguments
 from inference.events import LoadFigures, Ram, Request, Vram
 from inference.progress import Progress
@@ -31,7 +32,9 @@ QUALITY = Quality(
 def two_lanes():
     loaded = replace(status("cuda:nf4"), load=LoadFigures(9.5, {"read": 2.0}, False, 7, Vram(1, 2, 3, 4)))
     run = ended(20)
-    run = replace(run, done=replace(run.done, ram=Ram(700, None), vram=Vram(5, 4, None, 2304), queue_s=0.0))
+    run = replace(
+        run, done=replace(run.done, ram=Ram(700, None), vram=Vram(5, 4, None, 2304), energy=Energy(40.0, 2.0, None, "nvml", 0.1, 0.0, 0.0), queue_s=0.0)
+    )
     return build_record([loaded, status("cpu:fp32")], Request("hi"), "together", {"cuda:nf4": [run, run], "cpu:fp32": [ended(5)]})
 
 
