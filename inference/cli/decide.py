@@ -6,6 +6,7 @@ In: parsed options. Out: the decision on stdout, or its JSON alone. Starts no la
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from inference import terminal
@@ -13,35 +14,46 @@ from inference.cli import output
 from inference.cli.exits import FAILED
 from inference.decide import words
 from inference.decide.asked import check_price
-from inference.decide.decision import decide
+from inference.decide.decision import curves, decide
 from inference.decide.evidence import Gathered, gather
 from inference.decide.load import with_load
-from inference.decide.model import Asked, Price
+from inference.decide.model import Asked, Decision, Price
 from inference.errors import InferenceError, WrongArguments
 from inference.hardware import Catalog
 from inference.lanes import LaneName
 from inference.record.export import dump
+from inference.record.model import Record
 from inference.record.read import read
 from inference.settings import Settings
+
+DRAWN = 100  # points of a cost's line to each side of what is asked
 
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Decide and print; returns 0, or 1 where nothing is decided or could not be written. Raises InferenceError."""
     asked = _asked(options)
     output.check_targets(options)
-    decision = decide(asked, _gathered(options))
+    held = [read(Path(name)) for name in options.records]
+    records = [record for each in held for record in each.records]
+    found = gather(records, [scored for each in held for scored in each.scored])
+    found = with_load(found, Path(options.load)) if options.load else found
+    decision = decide(asked, found)
     as_json = dump(words.as_json(decision))
     written = output.show(words.text(decision, terminal.width()), as_json if options.json == "-" else None)
     written &= options.json in (None, "-") or output.put(options.json, as_json)
     written &= not options.markdown or output.put(options.markdown, words.markdown(decision))
+    written &= not options.report or output.put(options.report, _report(records, decision, found))
     return 0 if written and decision.chosen else FAILED
 
 
-def _gathered(options: argparse.Namespace) -> Gathered:
-    """What the files hold of each lane."""
-    held = [read(Path(name)) for name in options.records]
-    found = gather([record for each in held for record in each.records], [scored for each in held for scored in each.scored])
-    return with_load(found, Path(options.load)) if options.load else found
+def _report(records: Sequence[Record], decision: Decision, found: Gathered) -> str:
+    """The records' report with the decision, and each lane's cost over answers a day, from a tenth of what is asked to ten times as many."""
+    from inference.report.decision import CostLine
+    from inference.report.html import html_report  # with the templates' library, which nothing else here needs
+
+    numbers = [decision.asked.answers_per_day * 10 ** (n / DRAWN) for n in range(-DRAWN, DRAWN + 1)]
+    costs = [CostLine(lane, tuple((a_day, curve.month(a_day)) for a_day in numbers)) for lane, curve in curves(decision.asked, found).items()]
+    return html_report(records, decision, costs)
 
 
 def _asked(options: argparse.Namespace) -> Asked:

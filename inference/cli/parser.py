@@ -214,4 +214,5 @@ def _decide(commands: Any) -> Parser:
     one.add_argument("--load", metavar="FILE", help="what `bench --clients` printed of these lanes (default: one answer at a time, estimated)")
     one.add_argument("--json", metavar="FILE", help="write the decision to FILE; - for stdout, and then nothing else (default: no)")
     one.add_argument("--markdown", metavar="FILE", help="write it to FILE, ready for a model card (default: no)")
+    one.add_argument("--report", metavar="FILE", help="write it and the records to FILE, an HTML page to open and to print (default: no)")
     return one

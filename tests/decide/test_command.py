@@ -67,13 +67,15 @@ def test_json_to_stdout_is_the_decision_and_nothing_else(decide, file):
 
 
 def test_the_text_fits_the_terminal_and_markdown_and_json_go_to_files(decide, file, tmp_path, monkeypatch):
-    files = ("--markdown", str(tmp_path / "d.md"), "--json", str(tmp_path / "d.json"))
+    files = ("--markdown", str(tmp_path / "d.md"), "--json", str(tmp_path / "d.json"), "--report", str(tmp_path / "d.html"))
     for width in ("40", "160"):
         monkeypatch.setenv("COLUMNS", width)
         _, out, _ = decide(file(to_json([record()])), *WANTED, "--max-total", "9", "--sleep-after", "10", *files)
         assert max(map(len, out.splitlines())) <= int(width) and "What would turn it" in out
         assert "measured: median (quickest - slowest)" in " ".join(out.split()) and ("- Price: typed: your --price" in out) == (width == "40")
     assert (tmp_path / "d.md").read_text().startswith("## Which one to serve\n\n**Serve") and json.loads((tmp_path / "d.json").read_text())["chosen"]
+    page = (tmp_path / "d.html").read_text()
+    assert "The decision</h2>" in page and "Serve FP32 on the CPU" in page and "Cost a month over answers a day" in page and page.count("<polyline") >= 2
 
 
 def test_a_series_and_its_quality_are_one_decision(decide, file):
