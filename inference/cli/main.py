@@ -1,4 +1,4 @@
-"""`python -m inference compare | bench | quality | doctor | deploy`: the page's comparison on the command line, our lanes
+"""`python -m inference compare | bench | quality | decide | doctor | deploy`: the page's comparison on the command line, our lanes
 against plain `generate`, what 4 bits changed in the answers, what can run here, and the page as a Space.
 
 Results go to stdout (with `--json -` nothing but the record), progress and faults to stderr.
