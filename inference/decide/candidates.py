@@ -68,7 +68,7 @@ class Judged:
 
 def ranked(judged: Sequence[Judged]) -> list[Judged]:
     """The cheapest first; of those that cost as much as it does the one that changes the answers least, then the faster."""
-    by_cost = sorted(judged, key=lambda each: each.cost[0])
+    by_cost = sorted(judged, key=lambda each: (each.cost[0], each.cost[2]))  # the slowest answer's, where the mean one's are equal
     equal = [each for each in by_cost if each.costs_as(by_cost[0])]
     return sorted(equal, key=Judged.order) + [each for each in by_cost if each not in equal]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from inference.decide import asked as given
 from inference.decide import reasons
-from inference.decide.candidates import Judged, judge, ranked
+from inference.decide.candidates import CENT, Judged, judge, ranked
 from inference.decide.costs import Curve
 from inference.decide.evidence import Gathered
 from inference.decide.figures import dollars
@@ -49,7 +49,7 @@ def _doubts(kept: Sequence[Judged]) -> list[str]:
     _, low, high = first.cost
     for other in others:
         _, other_low, other_high = other.cost
-        if other_low <= high and not other.costs_as(first):
+        if other_low < high - CENT and not other.costs_as(first):  # where they only touch, the first is never the dearer one
             found.append(
                 f"the costs overlap: {first.name} {dollars(low)} to {dollars(high)} a month, {other.name} {dollars(other_low)} to {dollars(other_high)}"
             )

@@ -23,6 +23,16 @@ def told(parts):
 # ---- what turns it
 
 
+def test_a_cost_that_only_touches_another_s_range_is_no_overlap():
+    # one machine of each at best, at worst three of the slower lane: the quicker one is never the dearer one
+    quick, slow = lane("cpu:nf4", 1.0, 1.1, 1.2, first=0.1), lane("cpu:fp32", 1.2, 5.0, 9.0, first=0.9)
+    found = decided(replace(asked(20_000, gpu=None, max_total_s=60.0), prices={"cpu:nf4": Price(0.03, "typed"), "cpu:fp32": Price(0.03, "typed")}), quick, slow)
+    turned = decided(replace(found.asked, answers_per_day=12_000), slow, quick)  # the same cost of the mean answer, whichever is given first
+    assert turned.chosen == "cpu:nf4" and of(turned, "cpu:fp32").cost_month == of(turned, "cpu:nf4").cost_month
+    low, high = of(found, "cpu:fp32").cost_month_low, of(found, "cpu:fp32").cost_month_high
+    assert low == of(found, "cpu:nf4").cost_month < high and found.chosen == "cpu:nf4"
+
+
 def test_price_turns_it():
     dear, cheap = decided(asked(gpu=0.8, cpu=0.1), CARD, CPU), decided(asked(gpu=0.05, cpu=0.1), CARD, CPU)
     assert (dear.chosen, cheap.chosen) == ("cpu:fp32", "cuda:nf4")
