@@ -24,6 +24,7 @@ from inference.lanes import LaneName
 from inference.record.export import dump
 from inference.record.model import Record
 from inference.record.read import read
+from inference.record.scores import Quality
 from inference.settings import Settings
 
 DRAWN = 100  # points of a cost's line to each side of what is asked
@@ -35,25 +36,26 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     output.check_targets(options)
     held = [read(Path(name)) for name in options.records]
     records = [record for each in held for record in each.records]
-    found = gather(records, [scored for each in held for scored in each.scored])
+    scored = [scored for each in held for scored in each.scored]
+    found = gather(records, scored)
     found = with_load(found, Path(options.load)) if options.load else found
     decision = decide(asked, found)
     as_json = dump(words.as_json(decision))
     written = output.show(words.text(decision, terminal.width()), as_json if options.json == "-" else None)
     written &= options.json in (None, "-") or output.put(options.json, as_json)
     written &= not options.markdown or output.put(options.markdown, words.markdown(decision))
-    written &= not options.report or output.put(options.report, _report(records, decision, found))
+    written &= not options.report or output.put(options.report, _report(records, [each.quality for each in scored], decision, found))
     return 0 if written and decision.chosen else FAILED
 
 
-def _report(records: Sequence[Record], decision: Decision, found: Gathered) -> str:
+def _report(records: Sequence[Record], scored: Sequence[Quality], decision: Decision, found: Gathered) -> str:
     """The records' report with the decision, and each lane's cost over answers a day, from a tenth of what is asked to ten times as many."""
     from inference.report.decision import CostLine
     from inference.report.html import html_report  # with the templates' library, which nothing else here needs
 
     numbers = [decision.asked.answers_per_day * 10 ** (n / DRAWN) for n in range(-DRAWN, DRAWN + 1)]
     costs = [CostLine(lane, tuple((a_day, curve.month(a_day)) for a_day in numbers)) for lane, curve in curves(decision.asked, found).items()]
-    return html_report(records, decision, costs)
+    return html_report(records, decision, costs, scored)
 
 
 def _asked(options: argparse.Namespace) -> Asked:

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from inference.decide.model import Decision
 from inference.record.export import SCHEMA
 from inference.record.model import Record
+from inference.record.scores import Quality
 from inference.report import decision as decided
 from inference.report import quality
 from inference.report.answers import Answers
@@ -33,15 +34,17 @@ UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # what
 POLICY = "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'"
 
 
-def html_report(records: Sequence[Record], decision: Decision | None = None, costs: Sequence[CostLine] = ()) -> str:
-    """The report of these records; `costs` draw the decision's chart. Whole for any number of records, none included."""
+def html_report(
+    records: Sequence[Record], decision: Decision | None = None, costs: Sequence[CostLine] = (), scored: Sequence[Quality] = ()
+) -> str:  # fmt: skip
+    """The report of these records; `costs` draw the decision's chart, `scored` is quality measured beside them. Whole for any number of records, none included."""
     style = (HERE / "report.css").read_text("utf-8")
     found = parts(records)
     text = _template().render(
         policy=POLICY.format(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
         style=Markup(style),  # ours; the one text that is not escaped
         title=_title(found, decision), when=_when(records), prompts=count(len(records), "prompt"),
-        parts=[(part, Answers(part), quality.section(part)) for part in found],
+        parts=[(part, Answers(part), quality.section(part, scored)) for part in found],
         decision=decided.shown(decision, costs) if decision else None, schema=SCHEMA, seconds=seconds, percent=_percent,
     )  # fmt: skip
     return UNREADABLE.sub("\ufffd", text)

@@ -32,14 +32,16 @@ class Section:
     command: str = ""
 
 
-def section(part: Part) -> Section:
-    """What was measured, or why nothing was."""
+def section(part: Part, beside: Sequence[Quality] = ()) -> Section:
+    """What was measured in the part's runs, else `beside` them, else why nothing was."""
     scored = [(number, record.quality) for number, record in enumerate(part.records, 1) if isinstance(record.quality, Quality)]
     reasons = tuple(dict.fromkeys(record.quality.error for record in part.records if isinstance(record.quality, NoQuality)))
     usual = tuple(each.words() for each in USUAL)
+    one = part.one or not scored and len(beside) == 1
+    scored = scored or list(enumerate(beside, 1))
     if not scored:
         return Section(tuple(f"No quality figures: {reason}" for reason in reasons)) if reasons else Section((NOT_MEASURED,), command=COMMAND)
-    return _of_one(part, scored[0][1], usual) if part.one else _of_several(part, scored, reasons, usual)
+    return _of_one(part, scored[0][1], usual) if one else _of_several(part, scored, reasons, usual)
 
 
 def _of_one(part: Part, found: Quality, usual: tuple[str, ...]) -> Section:

@@ -78,12 +78,14 @@ def test_the_text_fits_the_terminal_and_markdown_and_json_go_to_files(decide, fi
     assert "The decision</h2>" in page and "Serve FP32 on the CPU" in page and "Cost a month over answers a day" in page and page.count("<polyline") >= 2
 
 
-def test_a_series_and_its_quality_are_one_decision(decide, file):
+def test_a_series_and_its_quality_are_one_decision(decide, file, tmp_path):
     records = [replace(record(), row=Row(line, None)) for line in (1, 2)]
     series = file(dump(Series([Prompt(1, "hi"), Prompt(2, "ho")], records=records).as_json()), "s.json")
     scored = file(json.dumps({"quality": {**quality_as_json(quality(500, 0.95)), "model": "fake/model", "total_s": 3.0}}), "q.json")
-    code, out, _ = decide(series, scored, *WANTED, "--min-agreement", "0.9")
+    code, out, _ = decide(series, scored, *WANTED, "--min-agreement", "0.9", "--report", str(tmp_path / "d.html"))
     assert code == 0 and "95.00 %" in out and "n 6)" in out
+    page = (tmp_path / "d.html").read_text()
+    assert "95 % of 500 positions" in page and "Not measured in these runs" not in page, "what was measured beside the runs is the report's, too"
 
 
 def test_what_is_not_decided_ends_with_1(decide, file):
