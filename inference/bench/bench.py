@@ -154,6 +154,8 @@ def _measured_or_why_not(sides: dict[str, Side], request: Request, plan: Plan, m
     except InferenceError as error:
         if request == plan.requests[0]:  # the shortest, which has loaded the lane
             raise
+        for side in sides.values():
+            side.ask(plan.requests[0])  # brings back a process that it ended
         return {"prompt_tokens": plan.lengths[plan.requests.index(request)], "why_not": str(error)}
 
 

@@ -93,5 +93,5 @@ def _sentences(found: dict[str, Any], width: int) -> str:
     for lane, each in found.items():
         passes = "; ".join(f"{seconds(one['seconds'])} {one['words']}" for one in each["passes"])
         told.append(f"{lane}: the first token passes {passes}.")
-        told += [f"{lane}, {point['prompt_tokens']:,} tokens, not measured: {point['why_not']}" for point in each["points"] if "why_not" in point]
+        told += [f"{point['prompt_tokens']:,} tokens were not measured. {point['why_not']}" for point in each["points"] if "why_not" in point]
     return terminal.wrapped("\n".join(told), width, HANG)

@@ -67,9 +67,10 @@ def lane_under_load(settings: Settings, plan: Plan, say: Say) -> LaneLoad:
 
 
 def _get_warm(engine: Engine, lane: str, plan: Plan, stop: threading.Event) -> None:
-    """Answer until the lane is at its fastest; raises InferenceError where it can't."""
-    warm_up(engine, plan.longest, stop=stop)
+    """Answers that are not counted, until the lane is loaded and at its fastest; raises InferenceError where it can't answer."""
     answer(engine, lane, plan.longest)
+    if not engine.status()[0].settled:
+        warm_up(engine, plan.longest, stop=stop)
 
 
 def _at_once(jobs: Sequence[Callable[[], Made]], stop: threading.Event) -> list[Made]:

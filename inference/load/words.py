@@ -81,15 +81,15 @@ def _row(level: Level) -> tuple[str, ...]:
 
 def _went_wrong(level: Level) -> Iterator[str]:
     """What of a level is no answer, in sentences."""
-    whom, asked = count(level.clients, "client"), len(level.seen)
+    whom, of = f"With {count(level.clients, 'client')}", f"of {count(len(level.seen), 'question')}"
     if failed := len(level.of(FAILED)):
-        others = "; the others went on" if failed < asked else ""
+        others = "; the others went on" if failed < len(level.seen) else ""
         more = f" (and {count(len(level.errors) - 1, 'other reason')})" if len(level.errors) > 1 else ""
-        yield f"With {whom} {failed} of {count(asked, 'question')} failed{others}: {level.errors[0]}{more}"
+        yield f"{whom} {failed} {of} failed{others}: {level.errors[0]}{more}"
     if left := len(level.of(LEFT)):
-        yield f"With {whom} {left} of {count(asked, 'question')} were left in the middle of the answer, and are in no figure; the others went on."
+        yield f"{whom} {left} {of} {'was' if left == 1 else 'were'} left in the middle of the answer, in no figure; the others went on."
     if level.load_s:
-        yield f"With {whom} the lane loaded for {seconds(level.load_s)} in between, which is in no figure."
+        yield f"{whom} the lane loaded for {seconds(level.load_s)} in between, which is in no figure."
 
 
 def _ended_early(plan: Plan, load: LaneLoad) -> list[str]:
