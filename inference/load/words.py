@@ -84,7 +84,7 @@ def _went_wrong(level: Level) -> Iterator[str]:
     whom, of = f"With {count(level.clients, 'client')}", f"of {count(len(level.seen), 'question')}"
     if failed := len(level.of(FAILED)):
         others = "; the others went on" if failed < len(level.seen) else ""
-        more = f" (and {count(len(level.errors) - 1, 'other reason')})" if len(level.errors) > 1 else ""
+        more = f" (For others there were {count(len(level.errors) - 1, 'other reason')}.)" if len(level.errors) > 1 else ""
         yield f"{whom} {failed} {of} failed{others}: {level.errors[0]}{more}"
     if left := len(level.of(LEFT)):
         yield f"{whom} {left} {of} {'was' if left == 1 else 'were'} left in the middle of the answer, in no figure; the others went on."
