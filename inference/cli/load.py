@@ -17,7 +17,7 @@ from inference.cli.exits import FAILED
 from inference.cli.progress import Line
 from inference.errors import WrongArguments
 from inference.events import Request
-from inference.load.clients import under_load
+from inference.load.clients import LaneLoad, under_load
 from inference.load.plan import Plan, usual_prompts
 from inference.load.words import all_answered, as_json, load_table
 from inference.series.prompts import read_prompts
@@ -35,8 +35,12 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     output.check_file(options.json)
     plan = _plan(options)
     plan.check()
+    lanes = list[LaneLoad]()
     with closing(Line()) as line:
-        lanes = under_load(settings, plan, line.say)
+        for each in under_load(settings, plan, line.say):
+            lanes.append(each)
+            if len(lanes) < len(settings.lanes):  # a measurement that is cut off loses none of this
+                line.say(load_table(plan, lanes, terminal.width(sys.stderr)))
     shown = load_table(plan, lanes, terminal.width())
     written = output.give_json(options.json, shown, json.dumps(as_json(plan, lanes, settings.model_id)))
     return 0 if written and all_answered(lanes) else FAILED

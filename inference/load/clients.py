@@ -8,7 +8,7 @@ has a process (and an engine) of its own there.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -129,7 +129,6 @@ class _Asking:
         return Seen(client, run.t_accept, ANSWERED, last.done)
 
 
-def under_load(settings: Settings, plan: Plan, say: Say) -> list[LaneLoad]:
-    """Each lane of the settings under load, one lane after the other; raises WrongArguments before anything is loaded."""
-    plan.check()
-    return [lane_under_load(replace(settings, lanes=(lane,)), plan, say) for lane in settings.lanes]
+def under_load(settings: Settings, plan: Plan, say: Say) -> Iterator[LaneLoad]:
+    """Each lane of the settings under load, one lane after the other, each alone; `plan` has been checked."""
+    return (lane_under_load(replace(settings, lanes=(lane,)), plan, say) for lane in settings.lanes)

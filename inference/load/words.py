@@ -45,7 +45,9 @@ def load_table(plan: Plan, lanes: Sequence[LaneLoad], width: int = terminal.USUA
     """How it was measured; then of each lane how it answers, a row for each number of clients, and sentences."""
     asked = f"Each client has {count(plan.rounds, 'question')}, all come at once, and each asks again as soon as it is answered."
     p95 = f"The p95 stands from {LEAST_FOR_P95} answers on."
-    head = f"{asked} At most {count(plan.request.max_new_tokens, 'new token')} an answer. Times are from the question on, waiting included, loading left out. {p95}"
+    most = f"At most {count(plan.request.max_new_tokens, 'new token')} an answer."
+    alone = "The lanes are asked one after the other, each alone." if len(lanes) > 1 else ""
+    head = f"{asked} {most} {alone} Times are from the question on, waiting included, loading left out. {p95}".replace("  ", " ")
     return "\n\n".join([terminal.wrapped(head, width), *(_lane(plan, each, width) for each in lanes)])
 
 

@@ -39,7 +39,7 @@ def plan(*levels: int, rounds: int = 3, prompts: tuple[str, ...] = (), **more) -
 
 
 def measured(asks: Plan, *lanes: str, **settings):
-    return clients.under_load(Settings(lanes=lanes or ("cpu:fp32",), **settings), asks, lambda _: None)
+    return list(clients.under_load(Settings(lanes=lanes or ("cpu:fp32",), **settings), asks, lambda _: None))
 
 
 @pytest.mark.parametrize(
