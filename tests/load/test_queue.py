@@ -33,7 +33,7 @@ def services_of(level: Level) -> list[tuple[float, float]]:
 def flat(level: Level) -> dict[str, float]:
     found = level.as_json()
     spreads = {f"{name} {each}": found[name][each] for name in ("first_token_s", "total_s") for each in ("p50", "p95", "max")}
-    return spreads | {"answers_per_min": found["answers_per_min"]}
+    return {name: value for name, value in spreads.items() if value is not None} | {"answers_per_min": found["answers_per_min"]}
 
 
 class QueueProcess(FakeProcess):
@@ -95,8 +95,8 @@ def fake_clock(monkeypatch):
     monkeypatch.setattr(clients, "Engine", CountingEngine)
 
 
-def plan(*levels: int, **more) -> Plan:
-    return Plan(levels, ROUNDS, usual_prompts(sum(levels) * ROUNDS), Request("x", max_new_tokens=more.pop("tokens", 40)), **more)
+def plan(*levels: int, rounds: int = ROUNDS, tokens: int = 40) -> Plan:
+    return Plan(levels, rounds, usual_prompts(sum(levels) * rounds), Request("x", max_new_tokens=tokens))
 
 
 def test_eight_clients_see_what_a_simulated_queue_gives_and_the_load_is_in_no_figure(fake_clock):
@@ -117,13 +117,13 @@ def test_no_two_clients_are_ever_at_the_same_prompt_and_no_prompt_of_ours_comes_
 
 def test_eight_clients_of_a_real_model_see_what_a_simulated_queue_gives(tmp_path):
     folder = make_checkpoint(tmp_path / "tiny", "llama")
-    asks = plan(CLIENTS, tokens=100)
-    for attempt in range(3):  # the gaps between two answers are the machine's, which may be busy with others
+    asks = plan(CLIENTS, rounds=2, tokens=120)
+    for _ in range(3):  # the gaps between two answers are the machine's, which may be busy with others
         found = clients.lane_under_load(Settings(str(folder), lanes=(LANE,), fast=(), cache_dir=str(tmp_path)), asks, lambda _: None)
         (level,) = found.levels
-        assert len(level.of(ANSWERED)) == CLIENTS * ROUNDS and found.model_id == str(folder)
-        expected, seen = simulate(services_of(level), CLIENTS, ROUNDS), flat(level)
-        print(attempt, {name: round(seen[name] / expected[name], 4) for name in seen})
+        assert len(level.of(ANSWERED)) == CLIENTS * 2 and found.model_id == str(folder)
+        seen, expected = flat(level), simulate(services_of(level), CLIENTS, 2)
+        expected = {name: expected[name] for name in seen}
         if seen == pytest.approx(expected, rel=0.05):
             return
     assert seen == pytest.approx(expected, rel=0.05)
