@@ -115,6 +115,11 @@ class Level:
         return 60 * len(answered) / span_s if span_s > 0 else None
 
     @property
+    def tpot_s(self) -> float | None:
+        """The lane's own seconds a token after the first, the median: nothing that clients wait for is in it."""
+        return over(each.done.timings.tpot_s for each in self.of(ANSWERED) if each.done)
+
+    @property
     def errors(self) -> list[str]:
         """Why questions failed, each reason once, the most frequent first."""
         reasons = [each.error for each in self.of(FAILED)]
@@ -127,7 +132,7 @@ class Level:
         return {
             "clients": self.clients, "first_token_s": asdict(self.first_token), "total_s": asdict(self.total), "answers_per_min": self.answers_per_min,
             "n": len(answered), "failed": len(self.of(FAILED)), "left": len(self.of(LEFT)), "errors": self.errors, "load_s": self.load_s,
-            "new_tokens": over(tokens),
+            "new_tokens": over(tokens), "tpot_s": self.tpot_s,
         }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from inference.units import UNKNOWN, count, seconds
 
 HEAD = ("clients", "first\ntoken\np50", "\n\np95", "\n\nmax", "\ntotal\np50", "\n\np95", "\n\nmax", "answers\na\nminute", "\n\nn")
 HANG = 2
+MOST_APART = 1.25  # between two levels of a lane that answers one at a time
 LIMITS = (("first_token", "max_first_token_s", "to the first token"), ("total", "max_total_s", "for the whole answer"))
 
 
@@ -58,6 +59,7 @@ def _lane(plan: Plan, load: LaneLoad, width: int) -> str:
     rows = [HEAD, *(_row(level) for level in load.levels)]
     sentences = [words for level in load.levels for words in _went_wrong(level)]
     sentences += [*_ended_early(plan, load), *(_limit_words(words, limit) for _, words, limit in _limits(plan, load))]
+    sentences += _not_alone(load)
     if load.elsewhere and plan.repeats_prompts:
         sentences.append("There are fewer prompts than questions, so prompts came again: a server that keeps what it has read answers them sooner.")
     below = [terminal.wrapped("\n".join(sentences), width, HANG)] if sentences else []
@@ -92,6 +94,18 @@ def _went_wrong(level: Level) -> Iterator[str]:
         yield f"{whom} {left} {of} {'was' if left == 1 else 'were'} left in the middle of the answer, in no figure; the others went on."
     if level.load_s:
         yield f"{whom} the lane loaded for {seconds(level.load_s)} in between, which is in no figure."
+
+
+def _not_alone(load: LaneLoad) -> list[str]:
+    """A lane that answers one at a time writes as fast for eight clients as for one: where it did not, others had a part of the machine."""
+    known = sorted((level.tpot_s, level.clients) for level in load.levels if level.tpot_s)
+    if load.elsewhere or not known or known[-1][0] < MOST_APART * known[0][0]:
+        return []
+    (fast, few), (slow, many) = known[0], known[-1]
+    return [
+        f"A token took {seconds(fast)} with {count(few, 'client')} and {seconds(slow)} with {many}, though one answer is written at a time: "
+        "other programs were at work. Measure again when they are not."
+    ]
 
 
 def _ended_early(plan: Plan, load: LaneLoad) -> list[str]:

@@ -183,6 +183,17 @@ def test_a_limit_breaks_at_the_fewest_clients_whose_p95_or_largest_of_few_passes
     assert limit_of([Level(1, ())], "total", 1.0) is None
 
 
+@pytest.mark.parametrize(("slow", "told"), [(0.011, False), (0.02, True)])
+def test_a_lane_that_wrote_slower_for_more_clients_was_not_alone_on_its_machine(slow, told):
+    levels = tuple(
+        Level(n, (Seen(0, 0.0, ANSWERED, Done("r", "stop", "", (), 0, Timings(ttft_s=0.1, tpot_s=tpot_s, total_s=1.0))),))
+        for n, tpot_s in ((1, 0.01), (8, slow))
+    )
+    sentence = "A token took 10 ms with 1 client and 20 ms with 8, though one answer is written at a time: other programs were at work."
+    assert (sentence in load_table(plan(1, 8), [clients.LaneLoad("cpu:fp32", levels)], WIDE)) == told
+    assert "other programs" not in load_table(plan(1, 8), [clients.LaneLoad("endpoint:far", levels)], WIDE)
+
+
 @pytest.mark.parametrize(
     ("limit_s", "words"),
     [
