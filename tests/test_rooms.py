@@ -31,7 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "space": {"cache", "sources", "engine", "record", "models", "cuda", "lane"},
     "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane", "endpoint", "space"},
     "bench": {"engine", "record", "quality"},
-    "cli": {"engine", "record", "quality", "series", "bench", "space", "decide", "report"},
+    "load": {"engine", "record"},
+    "cli": {"engine", "record", "quality", "series", "bench", "load", "space", "decide", "report"},
 }
 BASELINES = {"bench.baseline", "bench.plain", "bench.dequantized", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
 TAKES_OUTPUT = {"endpoint.worker"}  # imports no torch either (`tests/endpoint`), but takes its process's output for itself

@@ -16,6 +16,7 @@ from typing import Any
 from inference import terminal
 from inference.bench import limits
 from inference.bench.forks import Judge
+from inference.bench.lengths import by_length
 from inference.bench.logits import logits
 from inference.bench.side import Side, peer_side, resolved, start_plain_worker
 from inference.bench.table import bench_table
@@ -29,6 +30,7 @@ from inference.score_events import MOST_POSITIONS
 from inference.settings import Settings
 
 RATIOS = {figure.short: figure.key for figure in (SPEED, FIRST_TOKEN, TOTAL, LOAD, WEIGHTS)}
+NO_PLAIN = "plain generate was left out"
 Say = Callable[[str], None]
 
 
@@ -36,13 +38,16 @@ Say = Callable[[str], None]
 class Plan:
     """What is to be measured: `rounds` answers of each way to each request, `peers` beside ours and plain.
 
-    With `positions`, the log-probabilities of both ways on so many positions of a fixed text are held together as well.
+    With `positions`, the log-probabilities of both ways on so many positions of a fixed text are held together as well. Without `plain` ours is
+    held against nothing. `lengths`: the tokens of each request's prompt, where they were asked for.
     """
 
     requests: tuple[Request, ...]
     rounds: int = 5
     peers: tuple[str, ...] = ()
     positions: int = 0
+    plain: bool = True
+    lengths: tuple[int, ...] = ()
 
     def check(self) -> None:
         """Raise WrongArguments, before anything is loaded, for what no bench can be made with."""
@@ -52,6 +57,8 @@ class Plan:
             raise WrongArguments(f"--rounds must be 1 or more, not {self.rounds}.")
         if not 0 <= self.positions <= MOST_POSITIONS:
             raise WrongArguments(f"--positions must be from 0 to {MOST_POSITIONS}, not {self.positions}.")
+        if self.positions and not self.plain:
+            raise WrongArguments("--positions holds our lane against plain generate, which --ours-only leaves out. Leave one of them out.")
 
 
 @dataclass(frozen=True)
@@ -82,9 +89,11 @@ def bench(settings: Settings, plan: Plan, say: Say) -> dict[str, Any]:
         for peer in after:
             say(bench_table({"lanes": found}, terminal.width(sys.stderr)))
             entries = found[lane].get("lengths", [found[lane]])
-            for entry, figures in zip(entries, bench_peer(alone, peer, plan, say), strict=True):
-                entry["peers"][peer] = figures
-    return {"lanes": found}
+            asked = [(entry, request) for entry, request in zip(entries, plan.requests, strict=True) if "why_not" not in entry]
+            figures = bench_peer(alone, peer, replace(plan, requests=tuple(request for _, request in asked)), say)
+            for (entry, _), one in zip(asked, figures, strict=True):
+                entry["peers"][peer] = one
+    return {"lanes": found} | ({"by_length": by_length(found)} if len(plan.lengths) > 1 else {})
 
 
 def _check_peers(lanes: Sequence[str], peers: Sequence[str]) -> None:
@@ -116,8 +125,9 @@ def _alone(side: Side, request: Request, peer: str, rounds: int, say: Say) -> di
 def bench_lane(settings: Settings, plan: Plan, say: Say) -> dict[str, Any]:
     """One lane: loads, warm-ups until our path has settled, then for each request `rounds` times plain, ours and each peer; the tokens at the end."""
     lane = settings.lanes[0]
-    plain, ours = (Side(engine, lane, []) for engine in (Engine(settings, start_plain_worker), Engine(settings)))
-    sides = {"plain": plain, "ours": ours, **{peer: peer_side(settings, peer) for peer in plan.peers}}
+    ours = Side(Engine(settings), lane, [])
+    sides = {"plain": Side(Engine(settings, start_plain_worker), lane, [])} if plan.plain else {}
+    sides |= {"ours": ours, **{peer: peer_side(settings, peer) for peer in plan.peers}}
     with ExitStack() as stack:
         for name, side in sides.items():
             stack.enter_context(side.engine)
@@ -126,15 +136,27 @@ def bench_lane(settings: Settings, plan: Plan, say: Say) -> dict[str, Any]:
         say(f"{lane}: warming up, until our fastest path is ready")
         warm_up(ours.engine, plan.requests[0])
         meter = limits.meter(ours.facts.threads or 1) if lane.startswith("cpu") else None
-        measured = [_measured(sides, request, plan, meter, say) for request in plan.requests]
+        measured = [_measured_or_why_not(sides, request, plan, meter, say) for request in plan.requests]
         apart = None
         if plan.positions:
             say(f"{lane}: the log-probabilities of {plan.positions} positions")
-            apart = {"logits": logits(plain, ours, plan.positions)}
+            apart = {"logits": logits(sides["plain"], ours, plan.positions)}
         say(f"{lane}: looking at the tokens")
-        judge = Judge(settings, plain, ours, stack)
-        results = [_result(one, judge) for one in measured]
+        judge = Judge(settings, sides["plain"], ours, stack) if plan.plain else None
+        results = [_result(one, judge) if isinstance(one, Measured) else one for one in measured]
     return results[0] | (apart or {}) | ({"lengths": results} if len(results) > 1 else {})
+
+
+def _measured_or_why_not(sides: dict[str, Side], request: Request, plan: Plan, meter: limits.Meter | None, say: Say) -> Measured | dict[str, Any]:
+    """The rounds of one request; where there are more of them, one that can't be answered is told (`why_not`) and the others go on. Raises InferenceError."""
+    try:
+        return _measured(sides, request, plan, meter, say)
+    except InferenceError as error:
+        if request == plan.requests[0]:  # the shortest, which has loaded the lane
+            raise
+        for side in sides.values():
+            side.ask(plan.requests[0])  # brings back a process that it ended
+        return {"prompt_tokens": plan.lengths[plan.requests.index(request)], "why_not": str(error)}
 
 
 def _measured(sides: dict[str, Side], request: Request, plan: Plan, meter: limits.Meter | None, say: Say) -> Measured:
@@ -154,25 +176,30 @@ def _measured(sides: dict[str, Side], request: Request, plan: Plan, meter: limit
     return Measured(request, sides, found)
 
 
-def _result(measured: Measured, judge: Judge) -> dict[str, Any]:
-    plain, ours = measured.sides["plain"], measured.sides["ours"]
+def _result(measured: Measured, judge: Judge | None) -> dict[str, Any]:
+    ours = measured.sides["ours"]
+    shown = measured.sides.get("plain", ours)
     figures = {name: side.figures() for name, side in measured.sides.items()}
-    both = {name: figures.pop(name) for name in ("plain", "ours")}
+    both: dict[str, Any] = {name: figures.pop(name) for name in ("plain", "ours") if name in figures}
+    plain = both.get("plain")
     return {
         **both,
-        "ratio": {short: ratio_of(both["ours"][key], both["plain"][key]) for short, key in RATIOS.items()},
+        "ratio": {short: ratio_of(both["ours"][key], plain[key]) for short, key in RATIOS.items()} if plain else {},
         **_tokens(measured, judge),
-        "distinct_tokens": len(set(plain.runs[-1].token_ids)),
-        "note": plain.facts.note,
+        "distinct_tokens": len(set(shown.runs[-1].token_ids)),
+        "note": shown.facts.note,
         "peers": figures,
         **_shares(ours, both["ours"], measured.limits),
     }
 
 
-def _tokens(measured: Measured, judge: Judge) -> dict[str, Any]:
-    """Whether our answers are the right one, and where they are not, the fork as the judge finds it; None where there was no room to find out."""
+def _tokens(measured: Measured, judge: Judge | None) -> dict[str, Any]:
+    """Whether our answers are the right one, and where they are not, the fork as the judge finds it; None where there was no room to find out, or no judge."""
     ours = measured.sides["ours"].runs
-    found: dict[str, Any] = {"tokens_equal": None, "tokens_against": judge.against, "repeats_equal": len({run.token_ids for run in ours}) == 1, "fork": None}
+    found: dict[str, Any] = {"tokens_equal": None, "tokens_against": None, "repeats_equal": len({run.token_ids for run in ours}) == 1, "fork": None}
+    if judge is None:
+        return found | {"tokens_why_not": NO_PLAIN}
+    found["tokens_against"] = judge.against
     try:
         right = judge.right(measured.request, measured.sides["plain"].runs[-1].token_ids)
         fork = judge.fork(measured.request, right, ours[-1].token_ids)

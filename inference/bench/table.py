@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from inference import terminal
+from inference.bench.lengths import lengths_words
 from inference.errors import WrongArguments
 from inference.record import grid
 from inference.record.figures import FIRST_TOKEN, LOAD, SPEED, TOTAL, WEIGHTS
@@ -18,25 +19,29 @@ Entry = tuple[str, dict[str, Any]]  # what it is of, and what was found
 
 
 def bench_table(result: dict[str, Any], width: int = terminal.USUAL_WIDTH) -> str:
-    """Of each lane and prompt length a sentence, a row for each way, then the ratios and what was checked, at most `width` columns wide."""
+    """Of each lane and prompt length a sentence, a row for each way, the ratios and what was checked, then all lengths together; at most `width` columns wide."""
     entries = list(_entries(result))
     rows: list[tuple[str, ...]] = [COLUMNS]
     for name, found in entries:
-        rows += [row(name, way, found[way]) for way in ("plain", "ours")]
+        rows += [row(name, way, found[way]) for way in ("plain", "ours") if way in found]
         rows += [row(name, peer, figures) for peer, figures in found["peers"].items()]
     told, checked = ("\n".join(words(name, found) for name, found in entries) for words in (_in_short, _check))
-    return "\n\n".join([terminal.wrapped(told, width, HANG), grid.fitted(rows, width), terminal.wrapped(checked, width, HANG)])
+    together = [lengths_words(result["by_length"], width)] if "by_length" in result else []
+    return "\n\n".join([terminal.wrapped(told, width, HANG), grid.fitted(rows, width), terminal.wrapped(checked, width, HANG), *together])
 
 
 def _entries(result: dict[str, Any]) -> Iterator[Entry]:
     for lane, found in result["lanes"].items():
         if "lengths" in found:
-            yield from ((f"{lane}, {one['ours']['prompt_tokens']} tokens", one) for one in found["lengths"])
+            measured = [one for one in found["lengths"] if "why_not" not in one]
+            yield from ((f"{lane}, {one['ours']['prompt_tokens']} tokens", one if one is measured[0] else one | {"note": None}) for one in measured)
         else:
             yield lane, found
 
 
 def _in_short(name: str, found: dict[str, Any]) -> str:
+    if "plain" not in found:
+        return f"{name}: our lane writes {SPEED.words(found['ours'].get(SPEED.key))}; plain generate was left out."
     ratio = found["ratio"].get(SPEED.short)
     if not ratio:
         return f"{name}: no speeds to hold together, which takes two tokens."
@@ -59,7 +64,13 @@ def row(name: str, way: str, figures: dict[str, Any]) -> tuple[str, ...]:
 
 def _check(name: str, found: dict[str, Any]) -> str:
     ratios = ", ".join(f"{short} {value:.2f}" for short, value in found["ratio"].items() if value is not None)
-    parts = [f"ours / plain: {ratios}", _tokens(found), f"{found['distinct_tokens']} distinct tokens", *_shares(found), *_logits(found.get("logits"))]
+    parts = [
+        *([f"ours / plain: {ratios}"] if ratios else []),
+        _tokens(found),
+        f"{found['distinct_tokens']} distinct tokens",
+        *_shares(found),
+        *_logits(found.get("logits")),
+    ]
     return f"{name}: {'; '.join(parts)}{_note(found.get('note'))}"
 
 

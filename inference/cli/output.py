@@ -74,6 +74,15 @@ def give(options: argparse.Namespace, records: Sequence[Record], json: str, tabl
     return all(done)
 
 
+def give_json(name: str | None, tables: str, json: str) -> bool:
+    """Print `tables` and, on the last line, the object `json`; with a `name` it is written there as well, with - it is all that is printed.
+
+    False where something could not be written, which stderr tells.
+    """
+    done = show(f"{tables}\n\n{json}", f"{json}\n" if name == "-" else None)
+    return put(name, f"{json}\n") and done if name and name != "-" else done
+
+
 def put(name: str, text: str) -> bool:
     """Write `text` as UTF-8 under `name`; False where that can't be, which stderr tells."""
     try:

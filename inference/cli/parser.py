@@ -49,7 +49,7 @@ def make() -> Parser:
     )  # fmt: skip
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command", prog=PROGRAM)
     for add in (_compare, _bench, _quality, _doctor, _deploy):
-        _common(add(commands), "the model that menu was tuned from" if add is _bench else "menu, the packaged one")
+        _common(add(commands), "the model that menu was tuned from; with --clients menu itself" if add is _bench else "menu, the packaged one")
     _decide(commands).set_defaults(model=None, lanes=None, verbose=False)  # it starts no lane
     return parser
 
@@ -95,19 +95,31 @@ def _compare(commands: Any) -> Parser:
 
 def _bench(commands: Any) -> Parser:
     ours = _command(
-        commands, "bench", "each lane against plain generate",
-        "Measure each lane against plain generate on the same weights, in turns; the last line is one JSON object.",
+        commands, "bench", "each lane against plain generate, by the prompt's length, or under load",
+        "Measure each lane against plain generate on the same weights, in turns, or (--clients) what many clients at once see of it; the last line is one JSON object.",
         "[options]",
-        "--lanes cpu:fp32", "--lanes cpu:fp32 --peer llama.cpp", "--shape gemma-3-4b --lanes cuda:nf4 --rounds 3", "--lengths 16,128,512",
-        "--prompts orders.txt --max-new-tokens 64 --repeats 4",
+        "--lanes cpu:fp32", "--lanes cpu:fp32 --peer llama.cpp", "--shape gemma-3-4b --lanes cuda:nf4 --rounds 3", "--lengths 16,128,512,2048 --ours-only",
+        "--clients 1,2,4,8 --max-first-token 2 --max-total 10", "--prompts orders.txt --max-new-tokens 64 --repeats 4",
     )  # fmt: skip
-    ours.add_argument("--prompt", default=DEFAULT_PROMPT, help='the prompt (default: "%(default)s")')
+    ours.add_argument("--prompt", help=f'the prompt (default: "{DEFAULT_PROMPT}")')
     ours.add_argument("--prompt-tokens", type=int, default=0, metavar="N", help="a raw prompt of exactly N tokens instead (default: --prompt)")
-    ours.add_argument("--lengths", default="", metavar="N,N,...", help="raw prompts of so many tokens, one after the other, a row each (default: --prompt)")
+    ours.add_argument("--lengths", default="", metavar="N,N,...", help="raw prompts of so many tokens, a row each, and a chart (default: --prompt)")
+    ours.add_argument("--ours-only", action="store_true", help="leave plain generate out, which takes most of the time of a long prompt (default: no)")
+    ours.add_argument(
+        "--clients", metavar="N,N,...", help="instead: so many clients at once, each asking again once answered; takes servers too (default: none)"
+    )
+    ours.add_argument(
+        "--max-first-token", type=float, metavar="S", help="for --clients: the longest wait for the first token, to be told where it breaks (default: none)"
+    )
+    ours.add_argument("--max-total", type=float, metavar="S", help="for --clients: the longest wait for the whole answer (default: none)")
+    ours.add_argument(
+        "--leave-every", type=int, default=0, metavar="N", help="for --clients: every N-th question is left in its answer's middle (default: none)"
+    )
     ours.add_argument(
         "--prompts",
         metavar="FILE",
-        help="instead of speed: are our tokens plain's on each prompt of this txt, csv or jsonl? Exit code 1 where rounding doesn't explain a fork",
+        help="instead of speed: are our tokens plain's on each prompt of this txt, csv or jsonl? Exit code 1 where rounding doesn't explain a fork. "
+        "With --clients: what the clients ask",
     )
     ours.add_argument(
         "--repeats",
@@ -116,10 +128,11 @@ def _bench(commands: Any) -> Parser:
         help="for --prompts: answers to each, by one visitor and by each of two at once, which must be equal (default: 2)",
     )
     ours.add_argument("--max-new-tokens", type=int, default=50, metavar="N", help="where an answer is cut (default: %(default)s)")
-    ours.add_argument("--rounds", type=int, default=5, metavar="N", help="counted answers of each way; the medians are shown (default: %(default)s)")
+    ours.add_argument("--rounds", type=int, default=5, metavar="N", help="counted answers of each way, or to each client (default: %(default)s)")
     ours.add_argument("--positions", type=int, default=0, metavar="N", help="also compare the log-probabilities at N positions of a fixed text (default: none)")
     ours.add_argument("--shape", metavar="NAME", help="random weights of that size, a name under examples/shapes (default: the model)")
     ours.add_argument("--peer", action="append", default=[], choices=PEERS, help="another way to measure beside it; may be given again (default: none)")
+    ours.add_argument("--json", metavar="FILE", help="write the JSON object to FILE too; - for stdout, and then nothing else (default: no)")
     ours.add_argument("--quote", action="append", default=[], metavar="NAME=TPS,TTFT,TOTAL", help="a row measured elsewhere, marked as quoted (default: none)")
     return ours
 

@@ -5,7 +5,7 @@ every answer; keyed by lane (or "*") and by model (FAKE_MODEL): load_s, first_s,
 (token numbers), say (the words to repeat), hello_s (delay before it says what it is), dies_at_start, hold_at (the token
 before which it waits, until a later script says otherwise or it is stopped), load_holds (it waits while it loads, until a later script
 says otherwise), load_fails (the sentence by which it does), fork_at (the token from which it writes
-other ids and the words fork_say), fails_on (a prompt that holds this text fails), score_fails (its sentence), score_dies, score_holds (it scores until it is stopped), text_ids (what a text is turned into),
+other ids and the words fork_say), fails_on (a prompt that holds this text fails), dies_on (one that holds this kills it), score_fails (its sentence), score_dies, score_holds (it scores until it is stopped), text_ids (what a text is turned into),
 base (of its model), kld (what it says when it scores, repeated), margin (between its first and second choice).
 """
 
@@ -88,6 +88,8 @@ class FakeLane:
         if script.get("fails_on", "\0") in request["prompt"]:
             emit(Failed(run_id, "The scripted lane can't answer this one."))
             return
+        if script.get("dies_on", "\0") in request["prompt"]:
+            os.kill(os.getpid(), signal.SIGKILL)
         emit(Prefill(run_id, (1, 2, 3, 4), request["format"], watch.start()))
         text, pending, ids = "", "", []
         for n in range(1, limit + 1):

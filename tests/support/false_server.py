@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.listing(self)
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.body = body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.seen.append((self.path, dict(self.headers), body))
         try:
             self.server.script(self)
