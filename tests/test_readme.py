@@ -63,7 +63,7 @@ def test_the_readme_can_be_read():
 
 def test_its_first_screen_says_what_it_is_shows_it_starts_it_and_has_a_result():
     first = "\n".join(text_of(README).strip().splitlines()[:FIRST_SCREEN])
-    places = [first.find(part) for part in ("# ", "A page that", "docs/page.png", "\nmake run ", "\nmake test ", "\n**Measured**")]
+    places = [first.find(part) for part in ("# ", "A page that", "docs/page.png", "\nmake run ", "\nmake test ", "\n**Measured**", "\n**Decided**")]
     assert -1 not in places and places == sorted(places)
 
 
