@@ -6,16 +6,17 @@ In: parsed options. Out: the decision on stdout, or its JSON alone. Starts no la
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from inference import terminal
 from inference.cli import output
 from inference.cli.exits import FAILED
 from inference.decide import words
-from inference.decide.asked import check_price
-from inference.decide.decision import curves, decide
-from inference.decide.evidence import Gathered, gather
+from inference.decide.asked import check_price, price_of
+from inference.decide.costs import Curve
+from inference.decide.decision import decide_with_curves
+from inference.decide.evidence import gather
 from inference.decide.load import with_load
 from inference.decide.model import Asked, Decision, Price
 from inference.errors import InferenceError, WrongArguments
@@ -27,8 +28,6 @@ from inference.record.read import read
 from inference.record.scores import Quality
 from inference.settings import Settings
 
-DRAWN = 100  # points of a cost's line to each side of what is asked
-
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Decide and print; returns 0, or 1 where nothing is decided or could not be written. Raises InferenceError."""
@@ -39,23 +38,21 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     scored = [scored for each in held for scored in each.scored]
     found = gather(records, scored)
     found = with_load(found, Path(options.load)) if options.load else found
-    decision = decide(asked, found)
+    decision, curves = decide_with_curves(asked, found)
     as_json = dump(words.as_json(decision))
     written = output.show(words.text(decision, terminal.width()), as_json if options.json == "-" else None)
     written &= options.json in (None, "-") or output.put(options.json, as_json)
     written &= not options.markdown or output.put(options.markdown, words.markdown(decision))
-    written &= not options.report or output.put(options.report, _report(records, [each.quality for each in scored], decision, found))
+    written &= not options.report or output.put(options.report, _report(records, [each.quality for each in scored], decision, curves))
     return 0 if written and decision.chosen else FAILED
 
 
-def _report(records: Sequence[Record], scored: Sequence[Quality], decision: Decision, found: Gathered) -> str:
-    """The records' report with the decision, and each lane's cost over answers a day, from a tenth of what is asked to ten times as many."""
-    from inference.report.decision import CostLine
+def _report(records: Sequence[Record], scored: Sequence[Quality], decision: Decision, curves: Mapping[str, Curve]) -> str:
+    """The records' report with the decision, and each lane's cost over answers a day."""
+    from inference.report.decision import cost_lines
     from inference.report.html import html_report  # with the templates' library, which nothing else here needs
 
-    numbers = [decision.asked.answers_per_day * 10 ** (n / DRAWN) for n in range(-DRAWN, DRAWN + 1)]
-    costs = [CostLine(lane, tuple((a_day, curve.month(a_day)) for a_day in numbers)) for lane, curve in curves(decision.asked, found).items()]
-    return html_report(records, decision, costs, scored)
+    return html_report(records, decision, cost_lines(decision, {lane: curve.month for lane, curve in curves.items()}), scored)
 
 
 def _asked(options: argparse.Namespace) -> Asked:
@@ -105,8 +102,4 @@ def _of_hardware(lane: str, value: str, catalog: Catalog) -> Price:
         raise WrongArguments(f"{hardware.name} has no price ({hardware.price()}). Type the dollars an hour: --price {lane}=DOLLARS.")
     if LaneName.parse(lane).on_gpu and not hardware.gpu:
         raise WrongArguments(f"{lane} needs a GPU, and {hardware.name} has none. Name another hardware, or type the dollars an hour.")
-    on_card = LaneName.parse(lane).on_gpu
-    return Price(
-        hardware.dollars_per_hour, f"{hardware}; {catalog.dated()}", hardware.gpu if on_card else "", hardware.name,
-        hardware.vram_bytes if on_card else hardware.ram_bytes,
-    )  # fmt: skip
+    return price_of(lane, hardware, catalog)

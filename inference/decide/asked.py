@@ -1,6 +1,6 @@
 """What the person asks, checked: each value that can't be meant gets its sentence, before anything is worked out.
 
-In: an `Asked`, the lanes that were measured. Out: nothing, or a WrongArguments.
+In: an `Asked`, the lanes that were measured. Out: nothing, or a WrongArguments; and the price of a hardware.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from inference.decide.costs import DAY_H
 from inference.decide.model import Asked, Evidence, Price
 from inference.errors import WrongArguments
+from inference.hardware import Catalog, Hardware
+from inference.lanes import LaneName
 
 MOST_PER_DAY = 1e9
 MOST_TOKENS = 1_000_000
@@ -55,3 +57,12 @@ def check_price(lane: str, price: Price) -> None:
     """Raise WrongArguments for a price that is none; 0 is one."""
     if not (math.isfinite(price.dollars_per_hour) and price.dollars_per_hour >= 0):
         raise WrongArguments(f"The price of {lane} must be dollars an hour, 0 or more, not {price.dollars_per_hour:g}.")
+
+
+def price_of(lane: str, hardware: Hardware, catalog: Catalog) -> Price:
+    """What an hour of a hardware costs, with where that stands; `hardware` has a price, and a GPU where the lane needs one."""
+    on_card = LaneName.parse(lane).on_gpu
+    return Price(
+        hardware.dollars_per_hour or 0.0, f"{hardware}; {catalog.dated()}", hardware.gpu if on_card else "", hardware.name,
+        hardware.vram_bytes if on_card else hardware.ram_bytes,
+    )  # fmt: skip

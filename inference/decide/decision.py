@@ -19,23 +19,23 @@ from inference.decide.turns import turns
 
 def decide(asked: Asked, found: Gathered) -> Decision:
     """Which lane to serve; raises WrongArguments for what can't be meant."""
+    return decide_with_curves(asked, found)[0]
+
+
+def decide_with_curves(asked: Asked, found: Gathered) -> tuple[Decision, dict[str, Curve]]:
+    """The same, with what each lane that has a price costs over answers a day, to draw."""
     given.check(asked, found.lanes)
     judged = [judge(asked, lane) for lane in found.lanes]
     kept = ranked([each for each in judged if each.candidate.out is None])
     doubts = _doubts(kept)
     chosen = kept[0] if kept and not doubts else None
     changes = turns({each.lane.lane: each.serving.curve for each in kept if each.serving})
-    return Decision(
+    decision = Decision(
         asked=asked, model=found.model, candidates=tuple(each.candidate for each in judged), turns=changes, chosen=chosen.lane.lane if chosen else None,
         sentence=reasons.sentence(kept, chosen, doubts), because=tuple(reasons.because(kept, chosen, judged)),
         turned_by=tuple(reasons.turned_by(asked, kept, chosen, judged, changes)), remarks=tuple(reasons.remarks(asked, found, judged)),
     )  # fmt: skip
-
-
-def curves(asked: Asked, found: Gathered) -> dict[str, Curve]:
-    """What each lane that has a price costs over answers a day, to draw."""
-    judged = [judge(asked, lane) for lane in found.lanes]
-    return {each.lane.lane: each.serving.curve for each in judged if each.serving and each.candidate.cost_month is not None}
+    return decision, {each.lane.lane: each.serving.curve for each in judged if each.serving and each.candidate.cost_month is not None}
 
 
 def _doubts(kept: Sequence[Judged]) -> list[str]:

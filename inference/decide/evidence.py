@@ -24,6 +24,7 @@ from inference.units import count
 
 WAY = "contains"  # the way of being right that counts answers lost
 ELSEWHERE = "A server elsewhere: its times are taken here, with the network in them."
+ALIKE = "--tokens N makes them alike"
 T = TypeVar("T")
 Measured = Sequence[tuple[Record, LaneRecord]]  # one lane, in each record that has it
 
@@ -169,7 +170,7 @@ def _remarks(by_lane: dict[str, list[tuple[Record, LaneRecord]]], twice: int) ->
     limits, found = sorted({limit for each in asked.values() for limit in each}), []
     if len(limits) > 1:
         told = ", ".join(f"{name} at {' and '.join(map(str, each))}" for name, each in asked.items() if each)
-        found.append(f"The records cut answers at unlike numbers of tokens ({told}), so their totals are of unlike answers; --tokens N makes them alike.")
+        found.append(f"The records cut answers at unlike numbers of tokens ({told}), so their totals are of unlike answers; {ALIKE}.")
     if len({each for each in prompts.values() if each}) > 1:
         told = ", ".join(f"{name} {len(each)}" for name, each in prompts.items() if each)
         found.append(f"The lanes were not asked the same prompts ({told}), so part of what sets them apart may be the prompts.")

@@ -19,6 +19,10 @@ ENOUGH_RUNS = 3  # fewer have no spread worth the name
 ENOUGH_FOR_P95 = 20
 ERRORS = 2  # standard errors
 FIRST, TOTAL, WAIT, AGREEMENT, LOST = "First token", "Whole answer", "With the wait", "Same first choice", "Answers lost"
+# how what is missing is measured by a command; the page says how it is there
+ASK_AGAIN = f"measure it {ENOUGH_RUNS} times or more (--repeats 5)"
+SCORE = "python -m inference quality measures it on a text, or on your prompts; give its --json FILE too"
+EXPECT = "compare --prompts, or quality, measures it on a file with `expected` beside `prompt`; give its --json FILE too"
 SAMPLES = {1: "one run is one sample", 2: "two runs are too few to say how far apart they lie"}
 
 
@@ -39,7 +43,7 @@ def _time(title: str, limit: float, values: Sequence[float]) -> Rule:
     """A limit on time against the runs, nobody waiting."""
     (low, high), n = spread(values), len(values)
     if n < ENOUGH_RUNS:
-        return Rule(title, None, f"{seconds(low)} against a limit of {seconds(limit)}: {SAMPLES[n]}", f"measure it {ENOUGH_RUNS} times or more (--repeats 5)")
+        return Rule(title, None, f"{seconds(low)} against a limit of {seconds(limit)}: {SAMPLES[n]}", ASK_AGAIN)
     what = f"the p95 of {n} runs is" if n >= ENOUGH_FOR_P95 else f"{n} runs took"
     if high <= limit:
         return Rule(
@@ -133,12 +137,10 @@ def likely(hits: int, n: int) -> tuple[float, float]:
 def _unmeasured(title: str, serving: Serving) -> Rule:
     """What nobody has measured, and how to."""
     if title == LOST:
-        return Rule(
-            title, None, "not measured", "compare --prompts, or quality, measures it on a file with `expected` beside `prompt`; give its --json FILE too"
-        )
+        return Rule(title, None, "not measured", EXPECT)
     if LaneName.parse(serving.lane.lane).elsewhere:
         return Rule(title, None, "not measured: a server gives no log-probabilities to score by", "only its answers can be held against others")
-    return Rule(title, None, "not measured", "python -m inference quality measures it on a text, or on your prompts; give its --json FILE too")
+    return Rule(title, None, "not measured", SCORE)
 
 
 def percent(part: float) -> str:
