@@ -46,6 +46,7 @@ PAGE_ROOMS: dict[str, set[str]] = {
     "history": {"comparison"},
     "prompts": {"comparison"},
     "fork": {"comparison", "history"},
+    "decide": {"comparison", "prompts"},
 }
 HEAVY = {"torch", "transformers", "bitsandbytes", "accelerate", "safetensors"}
 MOST_FILES = 15

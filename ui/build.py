@@ -23,6 +23,8 @@ from ui.comparison.composer import TOKENS, Ask, ask
 from ui.comparison.handlers import Page
 from ui.comparison.model_box import ModelBox
 from ui.comparison.results import Results
+from ui.decide.tab import TITLE as WHICH
+from ui.decide.tab import DecideTab
 from ui.definitions import popovers
 from ui.fork.box import Fork
 from ui.fork.viewer import ForkViewer
@@ -76,11 +78,15 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
             prompts = PromptsTab(page)
         with gr.Tab("History"):
             history = HistoryTab(page)
+        with gr.Tab(WHICH) as which:
+            decide = DecideTab(page, prompts)
         gr.HTML(popovers(), elem_id="definitions")
         _wire(demo, page, asked, board_box, columns, box, gr.Timer(LOOK_S), results, history)
         fork.wire(board_box.board, results, history, QUICK, MOST_AT_ONCE)
         prompts.wire(QUICK, MOST_AT_ONCE)
+        decide.wire(which, QUICK)
         demo.unload(prompts.leave)
+        demo.unload(decide.leave)
         callers = Callers(page.visitors)
         demo.unload(callers.leave)
         Endpoints(engine, start, callers).serve(MOST_AT_ONCE)

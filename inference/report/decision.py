@@ -20,6 +20,7 @@ POINTS = 240
 WIDE = 10.0  # times from the fewest to the most answers a day: from there on the axis goes by their logarithm
 FEW_DECADES = 2.0  # up to there with ticks at 2 and 5 as well
 COST = "Cost"  # how the titles of those figures begin that stand first
+OTHERS = "All other figures"
 KEEPS = {True: "keeps it", False: "breaks it", None: "can't be said"}
 
 
@@ -132,7 +133,7 @@ def _groups(decision: Decision) -> Iterator[tuple[str, tuple[Row, ...]]]:
     verdict = Row("Verdict", "", tuple(_verdict(decision, each) for each in decision.candidates))
     yield "", (verdict, *(row for row in figures if row.title.startswith(COST)))
     yield "The limits", tuple(rules)
-    yield "All other figures", tuple(row for row in figures if not row.title.startswith(COST))
+    yield OTHERS, tuple(row for row in figures if not row.title.startswith(COST))
 
 
 def _verdict(decision: Decision, candidate: Candidate) -> Cell:

@@ -1,4 +1,4 @@
-"""What a visitor does in the tabs of the page: open one, compare, save a file, run a file of prompts."""
+"""What a visitor does in the tabs of the page: open one, compare, save a file, run a file of prompts, decide."""
 
 from __future__ import annotations
 
@@ -42,3 +42,14 @@ def start_file(tab: Tab, path: Path, data: str) -> None:
 
 def progress(tab: Tab) -> str:
     return tab.page.locator("#series-progress").text_content() or ""
+
+
+def decide(tab: Tab, *dollars: str) -> None:
+    """Type what an hour of each lane costs, press Enter, and wait for what it comes to."""
+    open_page(tab, "Decide")
+    fields = tab.page.locator("#decide-form .price input:not([role])")
+    for number, price in enumerate(dollars):
+        fields.nth(number).fill(price)
+    tab.page.evaluate("document.querySelector('#decision .told')?.remove()")
+    fields.nth(len(dollars) - 1).press("Enter")
+    tab.wait(lambda: tab.page.locator("#decision .told, #decide-form .refusal p").count(), "a decision")

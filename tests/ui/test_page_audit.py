@@ -6,9 +6,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.support.browser_tab import LEFT, RIGHT, Tab
+from tests.support.tab_pages import decide
 
 BAD = ("serious", "critical")
-TABS = ("One prompt", "Prompts file", "History")
+TABS = ("One prompt", "Prompts file", "History", "Decide")
 
 
 def found(tab: Tab, where: str) -> list[str]:
@@ -41,6 +42,7 @@ def test_the_audit_finds_nothing_serious(open_tab, fake_app, theme):
     tab.send()
     tab.wait_idle()
     tab.page.locator("#details button").first.click()
+    decide(tab, "0.8", "0.1")
     told += found_in_tabs(tab, f"{theme}, finished")
     tab.page.locator("#settings-open").click()
     told += found(tab, f"{theme}, settings")

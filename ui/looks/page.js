@@ -56,7 +56,7 @@ document.addEventListener('click', (event) => {
     else if ('copyAnswer' in button.dataset) copy(button, one('[data-testid=bot] .message-content', button.closest('.lane'))?.textContent ?? '');
 });
 
-// ---- read out: each lane's phase once, and who won; never a token
+// ---- read out: each lane's phase once, who won, and what is decided; never a token
 
 const said = Object.assign(document.createElement('div'), {className: 'unseen', id: 'said'});
 said.setAttribute('role', 'status');
@@ -92,6 +92,8 @@ function look() {
         const parts = board.querySelectorAll(board.dataset.state === 'done' ? '.fact strong, .standings tr, .caveat' : '.caveat');
         heard.push(...news('board', board.dataset.state, [...parts].map((part) => part.textContent).join('. ')));
     }
+    const decided = one('#decision .told')?.textContent ?? '';
+    heard.push(...news('decision', decided, decided));
     if (heard.length) said.textContent = heard.join('. ');
 }
 
