@@ -8,14 +8,15 @@ OLDEST := .venv-oldest
 run: install
 	$(PYTHON) app.py
 
+# Two at a time: the tests of one file stay together, and each half still has a core where there are two.
 test: install-dev
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2 --dist loadfile
 
 load: install-dev
 	$(PYTHON) tests/load/clients.py
 
 test-oldest: $(OLDEST)/.installed
-	$(OLDEST)/bin/python -m pytest
+	$(OLDEST)/bin/python -m pytest -n 2 --dist loadfile
 
 lint: install-dev
 	$(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && $(PYTHON) -m mypy

@@ -131,6 +131,7 @@ def test_a_copy_is_told_by_the_button_and_to_a_screen_reader_and_moves_nothing(o
 def test_without_the_browser_s_leave_the_link_is_shown_to_be_copied_by_hand(open_tab):
     tab = open_tab()
     visit(tab, prompt="hello")
+    tab.wait(lambda: tab.prompt.input_value() == "hello", "the prompt")
     tab.page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }")
     tab.page.locator("#copy-link").click()
     field = tab.page.get_by_label("The browser allows no copy. The link:")
