@@ -3,13 +3,18 @@ VENV ?= $(if $(VIRTUAL_ENV),$(VIRTUAL_ENV),.venv)
 PYTHON := $(VENV)/bin/python
 OLDEST := .venv-oldest
 
-.PHONY: run test test-oldest load lint format install install-dev
+FUZZ ?= 3000
+
+.PHONY: run test fuzz test-oldest load lint format install install-dev
 
 run: install
 	$(PYTHON) app.py
 
 test: install-dev
 	$(PYTHON) -m pytest
+
+fuzz: install-dev
+	FUZZ=$(FUZZ) $(PYTHON) -m pytest tests/fuzz --timeout 7200
 
 load: install-dev
 	$(PYTHON) tests/load/clients.py
