@@ -7,7 +7,8 @@ import shutil
 import struct
 import tempfile
 import tracemalloc
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 
 from inference.cache import manifest
 from inference.errors import InferenceError
+from inference.events import Request
+from inference.hardware import from_file
 from inference.settings import Settings
 from inference.sources import adapter, at_hand, files, headers
 from inference.sources.at_hand import Checkpoint
@@ -86,7 +89,7 @@ def or_a_sentence():
 
 
 @given(weights)
-@tries(200)
+@tries(100)
 def test_a_header_is_tensors_that_lie_in_the_file_or_a_sentence(data):
     with folder_of(model__safetensors=data) as folder, little_memory(), or_a_sentence():
         for stored in headers.tensors_of(folder).values():
@@ -137,38 +140,57 @@ def checkpoint(tmp_path_factory):
 SMALL = ("config.json", "tokenizer_config.json", "tokenizer.json")
 
 
-def edits(folder: Path, name: str):
-    """Changes of the JSON file `name`: those of the tokenizer's vocabulary are left out, which are most of its places."""
+@st.composite
+def edited(draw, folder: Path):
+    """The name of a small file of a checkpoint, and its content with a place or two changed, of the vocabulary's places none: they are most of all."""
+    name = draw(st.sampled_from(SMALL))
     value = json.loads((folder / name).read_text("utf-8"))
-    ways = [way for way in places(value) if len(way) < 3 or "vocab" not in way and "merges" not in way]
-    return value, ways
-
-
-def edited(folder: Path, name: str, draw) -> bytes:
-    value, ways = edits(folder, name)
+    ways = [way for way in places(value) if way and (len(way) < 3 or way[1] not in ("vocab", "merges"))]
     for _ in range(draw(st.integers(1, 2))):
-        way, new = draw(st.sampled_from(ways)), draw(values)
-        holder = value
-        try:
-            for key in way[:-1]:
-                holder = holder[key]
-            if way:
-                holder[way[-1]] = new
-            else:
-                value = new
-        except (KeyError, IndexError, TypeError):  # gone with an earlier change
-            pass
-    return json.dumps(value).encode()
+        *before, last = draw(st.sampled_from(ways))
+        with suppress(KeyError, IndexError, TypeError):  # gone with an earlier change
+            reduce(lambda holder, key: holder[key], before, value)[last] = draw(values)
+    return name, json.dumps(value).encode()
+
+
+@contextmanager
+def copy_with(checkpoint: Path, name: str, data: bytes):
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(shutil.copytree(checkpoint, Path(work) / "model"))
+        (folder / name).write_bytes(data)
+        yield folder, Settings(model_id=str(folder), cache_dir=str(checkpoint.parent / "cache"))
 
 
 @given(st.data())
-@tries(12)
-def test_a_changed_configuration_or_tokenizer_is_judged_in_sentences(checkpoint, data):
-    from inference.doctor.judge import judge
+@tries(10)
+def test_a_changed_configuration_or_tokenizer_is_judged_in_sentences(checkpoint, monkeypatch, data):
+    from inference.doctor import judge
 
-    with tempfile.TemporaryDirectory() as work:
-        folder = Path(shutil.copytree(checkpoint, Path(work) / "model"))
-        name = data.draw(st.sampled_from(SMALL))
-        (folder / name).write_bytes(edited(folder, name, data.draw))
-        lines, _ = judge(str(folder), ["cpu:fp32", "cpu:nf4"], Settings(cache_dir=f"{work}/cache"), {"cpu:fp32": 2**30, "cpu:nf4": 2**30})
+    monkeypatch.setattr(judge, "catalog", from_file)
+    with copy_with(checkpoint, *data.draw(edited(checkpoint))) as (folder, settings):
+        lines, _ = judge.judge(str(folder), ["cpu:fp32", "cpu:nf4"], settings, {"cpu:fp32": 2**30, "cpu:nf4": 2**30})
         assert lines and all(isinstance(line, str) for line in lines)
+
+
+@given(st.data())
+@tries(15)
+def test_a_changed_configuration_or_tokenizer_is_read_and_used_or_a_sentence(checkpoint, data):
+    from inference.lane.source import Source
+
+    with copy_with(checkpoint, *data.draw(edited(checkpoint))) as (_, settings):
+        source = Source("cpu:fp32", settings)
+        with or_a_sentence():
+            source.read(lambda _: None)
+            source.warm_up_ids(4)
+            for request in (Request("hello <bos> \x00"), Request("hi", "be good"), Request("hi", format="raw")):
+                with or_a_sentence():
+                    assert isinstance(source.shown(source.encode(request).ids), str)
+
+
+def test_a_length_that_is_no_number_is_a_tokenizer_that_can_not_be_read(checkpoint):
+    from inference.lane.source import Source
+
+    found = json.loads((checkpoint / "tokenizer_config.json").read_text("utf-8"))
+    data = json.dumps({**found, "model_max_length": {}}).encode()
+    with copy_with(checkpoint, "tokenizer_config.json", data) as (_, settings), pytest.raises(InferenceError, match="has no tokenizer that can be read"):
+        Source("cpu:fp32", settings).read(lambda _: None)

@@ -43,7 +43,7 @@ def read(kind: str, data: bytes):
 
 
 @given(st.sampled_from(KINDS), files)
-@tries(200)
+@tries(100)
 def test_any_bytes_are_rows_or_a_sentence(kind, data):
     found = read(kind, data)
     if found and kind != ".csv":
@@ -59,7 +59,7 @@ def test_every_line_of_a_jsonl_is_a_row_or_left_out(rows):
 
 
 @given(st.lists(st.tuples(st.one_of(whole_texts, texts), st.one_of(st.none(), texts)), min_size=1, max_size=6))
-@tries(150)
+@tries(80)
 def test_csv_and_jsonl_of_the_same_rows_agree(rows):
     rows = [*rows, ("last", "one")]  # blank rows at a csv's end are none
     table = io.StringIO()

@@ -104,7 +104,7 @@ def test_a_terminal_shows_no_control_character_and_no_wider_line(record, width, 
 
 
 @given(st.one_of(changed(VALID), changed({"schema": "gpu-vs-cpu-prompts/2", "records": [VALID, VALID]})))
-@tries(150)
+@tries(80)
 def test_a_changed_record_is_told_or_can_be_shown_in_every_format(value):
     try:
         held = held_in(value)

@@ -28,7 +28,7 @@ def sentence(error: BaseException) -> bool:
 
 
 @given(likely, likely, likely, st.one_of(numbers, values), st.one_of(numbers, values), st.one_of(numbers, values))
-@tries(150)
+@tries(80)
 def test_loose_values_are_a_request_that_crosses_to_a_lane_or_a_sentence(prompt, system, format, most, temperature, seed):
     try:
         request = build_request(prompt, system, format, most, temperature, seed)
@@ -56,7 +56,7 @@ bodies = st.one_of(st.binary(max_size=60), changed(CALL).map(lambda call: json.d
 
 
 @given(bodies, st.sampled_from(sorted(SIGNATURES)), st.booleans())
-@tries(150)
+@tries(80)
 def test_the_body_of_a_call_is_completed_or_refused(body, name, by_name):
     try:
         call = json.loads(calls.completed(body, name, SIGNATURES[name], by_name))
@@ -82,7 +82,7 @@ def test_a_mode_is_one_of_them_or_a_sentence(mode):
 
 
 @given(st.dictionaries(st.sampled_from(sorted(VARIABLES.values())), texts.filter(lambda text: "\x00" not in text), min_size=1, max_size=3))
-@tries(150)
+@tries(80)
 def test_the_environment_is_settings_or_a_sentence(environment):
     try:
         found = from_env(environment)
