@@ -61,7 +61,7 @@ def test_every_line_of_a_jsonl_is_a_row_or_left_out(rows):
 @given(st.lists(st.tuples(st.one_of(whole_texts, texts), st.one_of(st.none(), texts)), min_size=1, max_size=6))
 @tries(80)
 def test_csv_and_jsonl_of_the_same_rows_agree(rows):
-    rows = [*rows, ("last", "one")]  # blank rows at a csv's end are none
+    rows = [*json.loads(json.dumps(rows)), ("last", "one")]  # JSON joins two halves of a character; blank rows at a csv's end are none
     table = io.StringIO()
     writer = csv.writer(table, quoting=csv.QUOTE_ALL)
     writer.writerows([("prompt", "expected"), *rows])
