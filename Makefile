@@ -3,7 +3,9 @@ VENV ?= $(if $(VIRTUAL_ENV),$(VIRTUAL_ENV),.venv)
 PYTHON := $(VENV)/bin/python
 OLDEST := .venv-oldest
 
-.PHONY: run test test-oldest load lint format install install-dev
+FUZZ ?= 3000
+
+.PHONY: run test fuzz test-oldest load lint format install install-dev
 
 run: install
 	$(PYTHON) app.py
@@ -11,6 +13,9 @@ run: install
 # Two at a time: the tests of one file stay together, and each half still has a core where there are two.
 test: install-dev
 	$(PYTHON) -m pytest -n 2 --dist loadfile
+
+fuzz: install-dev
+	FUZZ=$(FUZZ) $(PYTHON) -m pytest tests/fuzz --timeout 7200
 
 load: install-dev
 	$(PYTHON) tests/load/clients.py

@@ -7,6 +7,7 @@ memory is bytes, an unknown value is None. A run ends with exactly one `Done` or
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ FORMATS = ("chat", "raw")
 MODES = ("auto", "together", "in-turn")
 MAX_NEW_TOKENS_LIMIT = 4096
 MOST_CHARACTERS = 200_000  # the page keeps and draws what it accepts
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # no file and no tokenizer takes one
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Request:
         """Raise WrongArguments with one sentence when the request can't be answered by any lane."""
         if not self.prompt.strip():
             raise WrongArguments("The prompt is empty. Type a question, or pick one of the examples.")
+        if HALF_CHARACTER.search(self.prompt + self.system):
+            raise WrongArguments("The prompt holds half a character (a byte that is not UTF-8, or a lone surrogate), which is no text. Type it again.")
         if (characters := len(self.prompt) + len(self.system)) > MOST_CHARACTERS:
             raise WrongArguments(f"The prompt has {characters:,} characters, system prompt included; {MOST_CHARACTERS:,} are the most. Shorten it.")
         if self.format not in FORMATS:

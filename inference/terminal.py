@@ -6,6 +6,7 @@ In: streams, text. Out: lines of at most so many columns. Text of a model is unt
 from __future__ import annotations
 
 import codecs
+import contextlib
 import functools
 import io
 import os
@@ -46,15 +47,25 @@ def delivering(run: Callable[[], int], gone: int) -> int:
 
 
 def delivered() -> bool:
-    """Write out what is buffered; False where a reader has gone (`| head`), of whom nothing more is heard then."""
+    """Write out what is buffered; False where a reader has gone (`| head`), of whom nothing more is heard then, or the disk is full, which is told."""
     done = True
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError as error:
             done = False
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # else the interpreter tries again at its end, and complains
+            give_up(stream)
+            if not isinstance(error, BrokenPipeError) and stream is sys.stdout:
+                print(f"Not all could be printed ({error.strerror or error}).", file=sys.stderr)
     return done
+
+
+def give_up(stream: TextIO) -> None:
+    """Let go of what `stream` could not write: else the interpreter tries again at its end, and complains."""
+    with contextlib.suppress(OSError, ValueError):  # one that is no file of the system
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
 
 
 def width(stream: TextIO | None = None) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 UNKNOWN = "n/a"
 
 
 def seconds(value: float | None) -> str:
     """A span: "0.42 ms", "35 ms", "1.24 s", "12.4 s", "2 min 05 s", "1 h 02 min"."""
-    if value is None:
+    if value is None or math.isnan(value):
         return UNKNOWN
     if value < 0.0995:
         return f"{value * 1000:.2g} ms"
@@ -21,14 +23,14 @@ def seconds(value: float | None) -> str:
 
 def rate(value: float | None) -> str:
     """Tokens per second: "0.43 tok/s", "9.87 tok/s", "98.3 tok/s", "214 tok/s"."""
-    if value is None:
+    if value is None or math.isnan(value):
         return UNKNOWN
     return f"{value:.0f} tok/s" if value >= 99.95 else f"{value:.1f} tok/s" if value >= 9.995 else f"{value:.2f} tok/s"
 
 
 def size(value: float | None) -> str:
     """Memory in binary units: "600 B", "512 MiB", "3.15 GiB"."""
-    if value is None:
+    if value is None or math.isnan(value):
         return UNKNOWN
     for unit in ("B", "KiB", "MiB"):
         if value < 1023.5:
@@ -39,14 +41,14 @@ def size(value: float | None) -> str:
 
 def joules(value: float | None) -> str:
     """Energy: "0.42 J", "41.2 J", "1.24 kJ"."""
-    if value is None:
+    if value is None or math.isnan(value):
         return UNKNOWN
     return _three(value, "J") if value < 999.5 else _three(value / 1000, "kJ")
 
 
 def watts(value: float | None) -> str:
     """Power: "7.10 W", "76.3 W", "412 W"."""
-    return UNKNOWN if value is None else _three(value, "W")
+    return UNKNOWN if value is None or math.isnan(value) else _three(value, "W")
 
 
 def _three(value: float, unit: str) -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from inference import terminal
 from inference.bench.bench import Plan, bench
@@ -71,8 +73,15 @@ def _speed(options: argparse.Namespace, settings: Settings, request: Request) ->
         result = bench(settings, replace(plan, lengths=tuple(lengths)), line.say)
     for found in result["lanes"].values():
         found["peers"] |= quotes
-    written = output.give_json(options.json, bench_table(result, terminal.width()), json.dumps(result))
-    return 0 if written and all_measured(result) else FAILED
+    given = _given(options, result, lambda: bench_table(result, terminal.width()))
+    return 0 if given and all_measured(result) else FAILED
+
+
+def _given(options: argparse.Namespace, result: dict[str, Any], table: Callable[[], str]) -> bool:
+    """Give a result as its table and as one line of JSON; False where that can't be, which stderr tells."""
+    line = json.dumps(result)
+    with output.never_lost(line):
+        return output.give_json(options.json, table(), line)
 
 
 def _lengths(options: argparse.Namespace) -> list[int]:
@@ -99,5 +108,5 @@ def _tokens(options: argparse.Namespace, settings: Settings, request: Request) -
         print(words, file=sys.stderr)
     with closing(Line()) as line:
         result = equal(settings, [replace(request, prompt=prompt.text) for prompt in prompts], 2 if options.repeats is None else options.repeats, line.say)
-    written = output.give_json(options.json, terminal.wrapped(equal_words(result), terminal.width(), 4), json.dumps(result))
-    return 0 if written and all_right(result) else FAILED
+    given = _given(options, result, lambda: terminal.wrapped(equal_words(result), terminal.width(), 4))
+    return 0 if given and all_right(result) else FAILED

@@ -27,6 +27,7 @@ from inference.events import Request
 from inference.lanes import LaneName
 from inference.quality.answers import scored_or_why_not
 from inference.record.export import to_json
+from inference.record.model import Record
 from inference.record.scores import NoQuality
 from inference.settings import Settings, from_env, parse_lanes
 
@@ -80,17 +81,24 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     request = Request(asked[0], options.system, options.format, options.max_new_tokens, options.temperature, options.seed)
     request.check()
     output.check_targets(options)
-    with Engine(settings) as engine, closing(StatusLine(lambda: names(engine))) as status:
-        if kept := tuple(lane for lane in settings.lanes if LaneName.parse(lane).four_bit):
-            settle(engine, kept, status.show)
-        record = compare(
-            engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show, quality=scored_or_why_not if options.quality else None
-        )
-    shown = report.comparison(record, terminal.width(), options.full)
-    if sys.stdout.isatty() and not options.full:
-        shown += f"\n\n{terminal.wrapped(MORE, terminal.width())}"
-    written = output.give(options, [record], to_json([record]), shown)
+    with Engine(settings) as engine:
+        with closing(StatusLine(lambda: names(engine))) as status:
+            if kept := tuple(lane for lane in settings.lanes if LaneName.parse(lane).four_bit):
+                settle(engine, kept, status.show)
+            record = compare(
+                engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show, quality=scored_or_why_not if options.quality else None
+            )
+        written = _give(options, record)  # before the lanes are ended: nothing of that can take it away
     return 0 if written and all(lane.n for lane in record.lanes.values()) and not isinstance(record.quality, NoQuality) else FAILED
+
+
+def _give(options: argparse.Namespace, record: Record) -> bool:
+    json = to_json([record])
+    with output.never_lost(json):
+        shown = report.comparison(record, terminal.width(), options.full)
+        if sys.stdout.isatty() and not options.full:
+            shown += f"\n\n{terminal.wrapped(MORE, terminal.width())}"
+        return output.give(options, [record], json, shown)
 
 
 def _bench(options: argparse.Namespace, settings: Settings) -> int:

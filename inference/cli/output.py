@@ -1,7 +1,7 @@
 """Where the command line writes a comparison: `--json`, `--csv`, `--markdown`, `--report`; `--json -` is stdout.
 
 Targets are tried before anything runs. At the end stdout comes first, then every file, so that one that can't be
-written takes nothing else with it.
+written takes nothing else with it: it is kept in the temporary folder.
 """
 
 from __future__ import annotations
@@ -10,22 +10,44 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from inference import terminal
+from inference.cli import whole
 from inference.errors import WrongArguments
 from inference.record.export import to_csv
 from inference.record.markdown import markdown_all
 from inference.record.model import Record
 
+FILES = ("json", "csv", "markdown", "report")
+READ = ("prompts", "text", "records", "load")  # what a command takes its input from
+ESCAPED = "backslashreplace"
+
 
 def check_targets(options: argparse.Namespace) -> None:
-    """Raise WrongArguments before anything runs where a file could not be written."""
-    for key in ("json", "csv", "markdown", "report"):
+    """Raise WrongArguments before anything runs where a file could not be written, or would take another's place that the command reads or writes."""
+    taken = {os.path.realpath(name): f"--{key}" if key != "records" else "a record" for key in READ for name in _names(getattr(options, key, None))}
+    for key in FILES:
         flag, name = f"--{key}", getattr(options, key, None)
         if name == "-" and flag != "--json":
             raise WrongArguments(f"{flag} can't go to stdout, only --json can. Name a file.")
         check_file(name)
+        if not name or name == "-" or not _is_file(name):
+            continue
+        if other := taken.get(os.path.realpath(name)):
+            raise WrongArguments(f"{flag} names the file that {other} names ({name}). Name another file.")
+        taken[os.path.realpath(name)] = flag
+
+
+def _names(given: str | Sequence[str] | None) -> Sequence[str]:
+    return [given] if isinstance(given, str) else given or ()
+
+
+def _is_file(name: str) -> bool:
+    """Whether a file is or will be there, which one thing alone can be written to; not a pipe or a device."""
+    return not os.path.exists(name) or os.path.isfile(name)
 
 
 def check_file(name: str | None) -> None:
@@ -84,27 +106,57 @@ def give_json(name: str | None, tables: str, json: str) -> bool:
 
 
 def put(name: str, text: str) -> bool:
-    """Write `text` as UTF-8 under `name`; False where that can't be, which stderr tells."""
+    """Write `text` as UTF-8 under `name`, whole or not at all; where that can't be it is kept elsewhere, and False: stderr tells."""
+    data = _bytes(text)
     try:
-        Path(name).write_text(text, encoding="utf-8", newline="")
-    except (OSError, UnicodeError) as error:
-        print(_sentence(name, error), file=sys.stderr)
+        whole.write(name, data)
+    except BrokenPipeError:  # a pipe whose reader has seen enough
+        return False
+    except OSError as error:
+        print(f"{name} can't be written ({error.strerror or error}). {_kept(name, data)}", file=sys.stderr)
         return False
     return True
 
 
-def show(text: str, json: str | None) -> bool:
-    """Print `text`, or `json` instead, where there is one, in UTF-8 whatever the terminal's letters; False where that can't be, which stderr tells."""
+def show(text: str, json: str | None = None) -> bool:
+    """Print `text`, or `json` instead, where there is one, in UTF-8 whatever the terminal's letters; where that can't be it is kept, and False: stderr tells."""
     if json is not None and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+        sys.stdout.reconfigure(encoding="utf-8", errors=ESCAPED)
     try:
         print(text if json is None else json, end="\n" if json is None else "", flush=True)
     except BrokenPipeError:  # the reader has seen enough (`| head`)
         return False
     except (OSError, UnicodeError) as error:
-        print(f"The result can't be printed ({getattr(error, 'strerror', None) or error}).", file=sys.stderr)
+        terminal.give_up(sys.stdout)
+        kept = _kept("result.txt", _bytes(text)) if json is None else _kept("result.json", _bytes(json))
+        print(f"The result can't be printed ({getattr(error, 'strerror', None) or error}). {kept}", file=sys.stderr)
         return False
     return True
+
+
+@contextmanager
+def never_lost(json: str) -> Iterator[None]:
+    """What was measured, as JSON: where showing and writing it fails in a way that nobody foresaw, or is interrupted, it is kept and stderr tells."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except BaseException:
+        print(f"The result could not be shown. {_kept('result.json', _bytes(json))}", file=sys.stderr)
+        raise
+
+
+def _bytes(text: str) -> bytes:
+    """UTF-8; half a character, which only a file's name can bring here, as its escape, which JSON reads back."""
+    return text.encode("utf-8", ESCAPED)
+
+
+def _kept(name: str, data: bytes) -> str:
+    """Put what has no place in the temporary folder; the sentence that says where it is."""
+    try:
+        return f"It is kept in {whole.keep(name, data)}."
+    except OSError as error:
+        return f"It could not be kept in the temporary folder either ({error.strerror or error})."
 
 
 def _sentence(name: str, error: OSError | UnicodeError) -> str:

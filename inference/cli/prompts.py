@@ -36,19 +36,29 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     series = Series(prompts, skipped)
     for line in series.skipped.words():
         print(line, file=sys.stderr)
-    with Engine(settings) as engine, closing(Bar(len(prompts), lambda: names(engine))) as bar, _interrupt_stops(series):
-        for done, _ in enumerate(series.run(engine, request, options.mode, options.repeats, bar.lane), 1):
-            bar.done(done)
-    if not output.give(options, series.records, dump(series.as_json()), table.text(series, terminal.width()), table.markdown(series)):
+    with Engine(settings) as engine, _interrupt_stops(series):
+        try:
+            with closing(Bar(len(prompts), lambda: names(engine))) as bar:
+                for done, _ in enumerate(series.run(engine, request, options.mode, options.repeats, bar.lane), 1):
+                    bar.done(done)
+        finally:  # whatever ended it, and before the lanes are ended, which may take long
+            written = not series.records or _give(options, series)
+    if not written:
         return FAILED
     if series.done < len(prompts):
         return STOPPED
     return FAILED if any(not lane.n for record in series.records for lane in record.lanes.values()) else 0
 
 
+def _give(options: argparse.Namespace, series: Series) -> bool:
+    json = dump(series.as_json())
+    with output.never_lost(json):
+        return output.give(options, series.records, json, table.text(series, terminal.width()), table.markdown(series))
+
+
 @contextmanager
 def _interrupt_stops(series: Series) -> Iterator[None]:
-    """The first Ctrl+C (or SIGTERM) ends the series at its next token; the second ends the command."""
+    """The first Ctrl+C (or SIGTERM) ends the series at its next token, the second at once; what is done is kept."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def stop(number: int, frame: object) -> None:

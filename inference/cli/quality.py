@@ -12,6 +12,7 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -44,19 +45,25 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     pattern.check()  # the longest, before a lane is loaded for any
     output.check_targets(options)
     began = time.perf_counter()
-    with Engine(settings) as engine, RssWatch(engine) as watch, closing(Line()) as line:
-        for words in skipped.words():
-            line.say(words)
-        line.say("loading the lanes")
-        found = measure_text(engine, text, options.base, line.say) if options.text else quality_of_prompts(engine, prompts, pattern, line.say, options.base)
-    beside = {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above(), "ram_peak": watch.peak()}
-    text_of_json = json.dumps({"quality": {**quality_as_json(found), **beside}}, ensure_ascii=False)
-    shown = terminal.wrapped(quality_table(found, watch.above()), terminal.width(), hang=2)
-    written = output.show(shown, text_of_json + "\n" if options.json == "-" else None)
-    written &= options.json in (None, "-") or output.put(options.json, text_of_json + "\n")
-    written &= not options.markdown or output.put(options.markdown, quality_markdown(found, settings.model_id))
+    with Engine(settings) as engine, RssWatch(engine) as watch:
+        with closing(Line()) as line:
+            for words in skipped.words():
+                line.say(words)
+            line.say("loading the lanes")
+            found = measure_text(engine, text, options.base, line.say) if options.text else quality_of_prompts(engine, prompts, pattern, line.say, options.base)
+        beside = {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above(), "ram_peak": watch.peak()}
+        written = _give(options, found, beside)  # before the lanes are ended: nothing of that can take it away
     lacks_survival = bool(options.base) and isinstance(found.survival, NoSurvival)
     return 0 if written and not found.unanswered and not lacks_survival else FAILED
+
+
+def _give(options: argparse.Namespace, found: Quality, beside: dict[str, Any]) -> bool:
+    text_of_json = json.dumps({"quality": {**quality_as_json(found), **beside}}, ensure_ascii=False) + "\n"
+    with output.never_lost(text_of_json):
+        shown = terminal.wrapped(quality_table(found, beside["ram_above_model"]), terminal.width(), hang=2)
+        written = output.show(shown, text_of_json if options.json == "-" else None)
+        written &= options.json in (None, "-") or output.put(options.json, text_of_json)
+        return written and (not options.markdown or output.put(options.markdown, quality_markdown(found, beside["model"])))
 
 
 def measure_text(engine: Engine, text: str, base: str = "", say: Say = lambda _: None) -> Quality:

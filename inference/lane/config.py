@@ -32,7 +32,7 @@ def read_config(checkpoint: Checkpoint) -> PretrainedConfig:
     found = files.json_object(checkpoint.folder / CONFIG, checkpoint.id)
     kind, own_code = found.get("model_type"), found.get("auto_map") or {}
     needs_own_code = InferenceError(
-        f"{checkpoint.id} needs code of its own (auto_map in its config.json, model type {kind}), which is never run here. "
+        f"{checkpoint.id} needs code of its own (auto_map in its config.json, model type {files.quoted(kind)}), which is never run here. "
         "Choose a model whose type transformers knows by itself."
     )
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
@@ -41,7 +41,7 @@ def read_config(checkpoint: Checkpoint) -> PretrainedConfig:
         if kind is None:
             raise InferenceError(f"The config.json of {checkpoint.id} names no model_type. Save the model again with save_pretrained.")
         raise InferenceError(
-            f"{checkpoint.id} is of the model type {kind}, which is not known to transformers {transformers.__version__}. "
+            f"{checkpoint.id} is of the model type {files.quoted(kind)}, which is not known to transformers {transformers.__version__}. "
             "Upgrade it (pip install -U transformers), or choose another model."
         )
     try:

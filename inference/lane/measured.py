@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -29,13 +30,15 @@ def note(settings: Settings, folder: Path, lane: str, facts: LaneFacts, figures:
     """Keep what the load of the checkpoint in `folder` came to; where that can't be written the log says so."""
     peak = figures.peak_vram.reserved if figures.peak_vram else figures.peak_ram_bytes
     file = _file(settings, folder, lane)
+    unfinished = file.with_suffix(f".{os.getpid()}")
     try:
         file.parent.mkdir(exist_ok=True)
-        unfinished = file.with_suffix(f".{os.getpid()}")
         unfinished.write_text(json.dumps(asdict(Measured(facts.weights_bytes, peak, time.strftime("%Y-%m-%d")))))
         unfinished.replace(file)
     except OSError as error:
         log.warning("what this load came to is not noted: %s", error)
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
 
 
 def read(settings: Settings, folder: Path, lane: str) -> Measured | None:

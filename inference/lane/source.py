@@ -67,6 +67,7 @@ class Source:
         self._rows = int(getattr(self.config.get_text_config(), "vocab_size", 0) or 0)
         try:
             tokenizer, self._tokenizer_note = tokens.read(self.checkpoint.folder)
+            encoder = text.Encoder(tokenizer)  # uses it, and so finds what reading lets pass
         except Exception as error:  # tokenizers raises bare Exceptions, transformers many kinds
             config.check_files(self.checkpoint, config.TOKENIZER)
             if lacking := tokens.lacking(self.checkpoint.folder):
@@ -77,7 +78,7 @@ class Source:
             raise InferenceError(
                 f"{self.checkpoint.id} has no tokenizer that can be read ({first_line(error)}). Save it beside the weights (save_pretrained)."
             ) from error
-        self._encoder, self._tokenizer = text.Encoder(tokenizer), tokenizer
+        self._encoder, self._tokenizer = encoder, tokenizer
         self.spans["tokenizer"] = time.perf_counter() - began
 
     def load_sound(self, load: Callable[[Checkpoint], PreTrainedModel], report: Report) -> PreTrainedModel:

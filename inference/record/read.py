@@ -15,13 +15,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
+from inference import ends
 from inference.errors import WrongArguments
 from inference.record.model import SCHEMA, Record
 from inference.record.scores import Quality
+from inference.record.verdict import DEVICE_EFFECT, PRECISION_EFFECT
 
 PROMPTS_SCHEMA = "gpu-vs-cpu-prompts/2"  # `series.Series.as_json`, which holds records
 GIVE = "Give what `python -m inference compare --json FILE` or `quality --json FILE` wrote."
 NOT_NEGATIVE = ("_s", "_tps", "_bytes", "_tokens", "positions")
+LARGEST = 2**63
 WORDS: Mapping[Any, str] = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
 
 
@@ -83,6 +86,7 @@ def _record(held: Any, name: str, where: str) -> Record:
     schema = held.get("schema") if isinstance(held, dict) else None
     if schema == SCHEMA:
         record: Record = _built(Record, held, where)
+        _check_parts(record, where)
         return record
     ours, _, version = SCHEMA.partition("/")
     kind, _, other = schema.partition("/") if isinstance(schema, str) else ("", "", "")
@@ -91,6 +95,20 @@ def _record(held: Any, name: str, where: str) -> Record:
         raise WrongArguments(f"{name} was written by {age} version of this program ({schema}); this one reads {SCHEMA}. Measure again.")
     what = f"of a kind that is not known here ({schema!r})" if schema is not None else "no record of a comparison"
     raise WrongArguments(f"{name} is {what}. {GIVE}")
+
+
+def _check_parts(record: Record, where: str) -> None:
+    """Raise _Damaged where one part of a record speaks of another that is not there."""
+    for name, lane in record.lanes.items():
+        if unknown := [run.finish_reason for run in lane.runs if run.finish_reason not in ends.WORDS]:
+            raise _Damaged(f"{where}lanes.{name} has a run that ended in a way that is not known ({unknown[0]!r})")
+        if lane.n != len(lane.ended_runs):
+            raise _Damaged(f"{where}lanes.{name}.n is not the number of its runs that came to their end")
+    verdict = record.verdict
+    effects = [(verdict.device_effect, DEVICE_EFFECT), (verdict.precision_effect, PRECISION_EFFECT)]
+    compared = [(pair.reference, pair.other) for pair in verdict.pairs] + [lanes for effect, lanes in effects if effect is not None]
+    if lacking := [name for lanes in compared for name in lanes if name not in record.lanes or not record.lanes[name].n]:
+        raise _Damaged(f"{where}verdict speaks of {lacking[0]!r}, which has no whole answer")
 
 
 @cache
@@ -153,6 +171,8 @@ def _plain(kind: Any, held: Any, where: str) -> Any:
     right = isinstance(held, (int, float) if kind is float else kind) and (kind is bool or not isinstance(held, bool))
     if not right:
         raise _Damaged(f"{where} is not {WORDS[kind]}")
+    if kind in (int, float) and not abs(held) < LARGEST:
+        raise _Damaged(f"{where} is larger than anything that is measured")
     if kind in (int, float) and where.endswith(NOT_NEGATIVE) and held < 0:
         raise _Damaged(f"{where} is negative")
     return float(held) if kind is float else held

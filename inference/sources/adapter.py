@@ -41,8 +41,8 @@ class Adapter:
     @property
     def what(self) -> str:
         """Which adapter this is and of what kind, in a line."""
-        rank = f", rank {self.config['r']}" if self.config.get("r") else ""
-        return f"{self.id}{'@' + self.revision if self.revision else ''} ({self.config['peft_type']}{rank})"
+        rank = f", rank {files.quoted(self.config['r'])}" if self.config.get("r") else ""
+        return f"{self.id}{'@' + self.revision if self.revision else ''} ({files.quoted(self.config['peft_type'])}{rank})"
 
 
 def is_adapter(folder: Path) -> bool:
@@ -56,7 +56,7 @@ def read(name: str, folder: Path, revision: str | None, base: str) -> Adapter:
     kind = str(config.get("peft_type") or "").upper()
     if not kind:
         raise InferenceError(f"{CONFIG} of {name} names no peft_type. Save the adapter again with save_pretrained.")
-    _check_kind(name, kind, config)
+    _check_kind(name, files.quoted(kind), config)
     if not (folder / WEIGHTS).exists():
         raise InferenceError(_no_weights(name, folder))
     tensors_in(folder / WEIGHTS)  # a pointer or a cut file is told at once
@@ -69,13 +69,15 @@ def _check_kind(name: str, kind: str, config: dict[str, Any]) -> None:
     if kind in MIXED or config.get("alora_invocation_tokens") or config.get("arrow_config"):
         raise InferenceError(f"{name} is a {kind} adapter that acts on some tokens only, which merged weights can't. Use one that acts on all of them.")
     if config.get("task_type") not in (None, "CAUSAL_LM"):
-        raise InferenceError(f"{name} was trained for {config['task_type']}, not for writing text (CAUSAL_LM). Point MODEL_ID at an adapter of a text model.")
+        raise InferenceError(
+            f"{name} was trained for {files.quoted(config['task_type'])}, not for writing text (CAUSAL_LM). Point MODEL_ID at an adapter of a text model."
+        )
     if config.get("layer_replication"):
         raise InferenceError(f"{name} uses its base's layers several times (layer_replication), which can't be merged. Use an adapter without it.")
     start = config.get("init_lora_weights")
     if isinstance(start, str) and start.lower().startswith(CHANGED_BASE):
         raise InferenceError(
-            f"{name} was trained over a changed base (init_lora_weights: {start}), which is not the one that it names. "
+            f"{name} was trained over a changed base (init_lora_weights: {files.quoted(start)}), which is not the one that it names. "
             "Save it as a plain LoRA adapter (save_pretrained with path_initial_model_for_weight_conversion), or merge it where it was trained."
         )
 
@@ -104,8 +106,8 @@ def _base(name: str, config: dict[str, Any], asked: str) -> str:
     if not asked and QUANTIZED.search(stem) and not files.at(stem):  # known before gigabytes are fetched
         full = QUANTIZED.sub("", stem)
         raise InferenceError(
-            f"{name} is an adapter over {base}, whose weights are quantized; it is merged into full-precision ones. "
-            f"Set BASE_MODEL_ID to the original ({full}, if that is its name)."
+            f"{name} is an adapter over {files.quoted(base)}, whose weights are quantized; it is merged into full-precision ones. "
+            f"Set BASE_MODEL_ID to the original ({files.quoted(full)}, if that is its name)."
         )
     return str(base)
 
@@ -119,7 +121,7 @@ def check_base(adapter: Adapter, folder: Path) -> None:
     if quantization := config.get("quantization_config") or (text.get("quantization_config") if isinstance(text, dict) else None):
         method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization
         raise InferenceError(
-            f"{adapter.base}, the base of {adapter.id}, is quantized (quantization_config in its config.json: {method}); an adapter is merged into "
+            f"{adapter.base}, the base of {adapter.id}, is quantized (quantization_config in its config.json: {files.quoted(method)}); an adapter is merged into "
             "full-precision weights. Set BASE_MODEL_ID to the full-precision original."
         )
 
@@ -143,7 +145,9 @@ def base_is_adapter(adapter: Adapter) -> InferenceError:
 
 def no_base(adapter: Adapter, error: InferenceError) -> InferenceError:
     """The sentence for a base that can't be had."""
-    return type(error)(f"{adapter.id} is an adapter, and its base {adapter.base} can't be had. Set BASE_MODEL_ID to it (a Hub id or a folder). ({error})")
+    return type(error)(
+        f"{adapter.id} is an adapter, and its base {files.quoted(adapter.base)} can't be had. Set BASE_MODEL_ID to it (a Hub id or a folder). ({error})"
+    )
 
 
 def merged(adapter: Adapter, base: Path, base_revision: str | None, cache: Cache) -> Made:

@@ -19,6 +19,7 @@ NO_ADAPTER = {"adapter_kwargs": {"subfolder": "no-adapter"}}
 # one of them is there once a download has ended
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tekken.json")
 LFS_POINTER = b"version https://git-lfs"
+QUOTED = 80
 BESIDE_WEIGHTS = (".json", ".jinja", ".txt", ".model", ".tiktoken")  # configuration, tokenizer, chat template
 
 
@@ -78,6 +79,12 @@ def parsed(raw: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError("no JSON object")
     return found
+
+
+def quoted(value: Any) -> str:
+    """A value out of a file as a sentence shows it: its first `QUOTED` characters."""
+    text = str(value)
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
 
 
 def indexed(index: bytes) -> list[str]:

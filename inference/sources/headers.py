@@ -20,6 +20,8 @@ LARGEST_HEADER = 100 * 10**6  # the format's own limit
 ZIP = b"PK\x03\x04"
 KINDS = {ZIP: "a zip archive, as PyTorch's pickles are", b"GGUF": "a GGUF file", b"\x80": "a pickle", b"<": "a web page"}
 BITS = {"F64": 64, "I64": 64, "U64": 64, "C64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16, "BF16": 16, "I16": 16, "U16": 16, "F4": 4}
+BITS |= dict.fromkeys(("I8", "U8", "BOOL", "F8_E4M3", "F8_E5M2"), 8)
+MOST_NUMBERS, LARGEST_NUMBER = 64, 2**63  # of a shape and its place: with more, working out its size would take for ever
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,24 @@ def tensors_in(file: Path) -> dict[str, Stored]:
     try:
         entries: dict[str, Any] = json.loads(header)
         entries.pop("__metadata__", None)
-        found = {name: Stored(tuple(entry["shape"]), entry["dtype"], file, begin + entry["data_offsets"][0]) for name, entry in entries.items()}
+        found = {name: _stored(entry, file, begin) for name, entry in entries.items()}
         end = begin + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise _no_safetensors(file, start) from None
     if end > length:
         raise InferenceError(f"{file} is cut short: its header tells of {size(end)}, and it has {size(length)}. Copy or download it again.")
+    return found
+
+
+def _stored(entry: Any, file: Path, begin: int) -> Stored:
+    """One entry of a header whose tensors begin at `begin`; raises ValueError, KeyError or TypeError for one that is none."""
+    shape, dtype, (first, last) = entry["shape"], entry["dtype"], entry["data_offsets"]
+    numbers = [*shape, first, last]
+    if not isinstance(dtype, str) or len(numbers) > MOST_NUMBERS or not all(type(number) is int and 0 <= number < LARGEST_NUMBER for number in numbers):
+        raise ValueError("no tensor")
+    found = Stored(tuple(shape), dtype, file, begin + first)
+    if dtype in BITS and found.bytes != last - first:
+        raise ValueError("its values are more or fewer than its shape says")
     return found
 
 

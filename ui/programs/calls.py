@@ -70,7 +70,7 @@ def completed(body: bytes, name: str, signature: inspect.Signature, by_name: boo
     """The body of a call with defaults where values were left out; raises WrongArguments."""
     try:
         call = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         call = None
     if not isinstance(call, dict):
         raise WrongArguments(NO_JSON.format(name=name))
