@@ -246,6 +246,7 @@ def start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
 
 def serve(lane: str, start: Starter = start_lane) -> None:
     """Run a lane until the input closes."""
+    child.be_killed_with_parent()
     settings = from_env()
     child.log_to_stderr(settings.quiet)
     cache.take_torch_files(settings)
