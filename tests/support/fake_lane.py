@@ -23,13 +23,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from inference.events import Done, Event, Failed, Hello, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Scored, Text, encode
+from inference.life_events import Alive
 from inference.timing import Stopwatch
 
 WORDS = ["We", "have", "chicken", "biryani,", "mutton", "korma", "and", "a", "few", "cold", "drinks", "today.", "What", "would", "you", "like", "to", "order?"]
 
 
 def emit(event: Event) -> None:
-    print(encode(event), flush=True)
+    sys.stdout.write(encode(event) + "\n")  # in one piece: two threads write
+    sys.stdout.flush()
 
 
 def facts(lane: str, base: str | None = None) -> LaneFacts:
@@ -61,6 +63,8 @@ class FakeLane:
             message = json.loads(line)
             if message["do"] == "stop":
                 self.stopped.add(message["run_id"])
+            elif message["do"] == "ping":
+                emit(Alive(0))
             elif message["do"] != "hold":
                 self.requests.put(message)
         os._exit(0)
