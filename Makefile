@@ -3,7 +3,7 @@ VENV ?= $(if $(VIRTUAL_ENV),$(VIRTUAL_ENV),.venv)
 PYTHON := $(VENV)/bin/python
 OLDEST := .venv-oldest
 
-.PHONY: run test test-oldest load lint format install install-dev
+.PHONY: run test test-oldest load faults lint format install install-dev
 
 run: install
 	$(PYTHON) app.py
@@ -13,6 +13,9 @@ test: install-dev
 
 load: install-dev
 	$(PYTHON) tests/load/clients.py
+
+faults: install-dev
+	$(PYTHON) tests/load/faults.py
 
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/python -m pytest
