@@ -47,6 +47,15 @@ from inference.sources import fetching  # noqa: E402
 
 log = logging.getLogger(__name__)
 Starter = Callable[[str, Settings], tuple[Any, Hello]]
+_WRITING = threading.Lock()
+
+
+def write(event: Event) -> None:
+    """Write one event whole: the thread that hears a ping writes too."""
+    line = encode(event) + "\n"
+    with _WRITING:
+        _OUT.write(line)
+        _OUT.flush()
 
 
 class AnyLane(Protocol):
@@ -76,7 +85,6 @@ class Worker:
         self.lane: AnyLane | None = None
         self.held: Collection[str] = ()
         self.steps = 0  # of the work: what was said of it, and each look for a Stop, which is one a layer in a long prompt
-        self._writing = threading.Lock()
         threading.Thread(target=self._read, name="requests", daemon=True).start()
         self.emit(Loading("importing libraries"))
         try:
@@ -142,13 +150,7 @@ class Worker:
     def emit(self, event: Event) -> None:
         """Write one event of the work."""
         self.steps += 1
-        self._write(event)
-
-    def _write(self, event: Event) -> None:
-        line = encode(event) + "\n"
-        with self._writing:
-            _OUT.write(line)
-            _OUT.flush()
+        write(event)
 
     def _should_stop(self, run_id: str) -> Callable[[], bool]:
         def should_stop() -> bool:
@@ -173,7 +175,7 @@ class Worker:
         if message["do"] == "stop":
             self.stopped.add(message["run_id"])
         elif message["do"] == "ping":
-            self._write(Alive(self.steps))
+            write(Alive(self.steps))
         elif message["do"] == "hold":
             self.held = message["devices"]
             if self.lane:
