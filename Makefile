@@ -5,7 +5,7 @@ OLDEST := .venv-oldest
 
 FUZZ ?= 3000
 
-.PHONY: run test fuzz test-oldest load lint format install install-dev
+.PHONY: run test fuzz test-oldest load faults lint format install install-dev
 
 run: install
 	$(PYTHON) app.py
@@ -19,6 +19,9 @@ fuzz: install-dev
 
 load: install-dev
 	$(PYTHON) tests/load/clients.py
+
+faults: install-dev
+	$(PYTHON) tests/load/faults.py
 
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/python -m pytest -n 2 --dist loadfile

@@ -48,9 +48,13 @@ def log_to_stderr(quiet: bool) -> None:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
+def be_killed_with_parent() -> None:
+    """Called in a child: where the system can, it is killed when the thread that started it ends, also frozen or in a library that holds the interpreter's lock."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
 def end_with_parent() -> None:
     """Called in a child whose input is a pipe from its parent: end it when the parent closes the pipe, or ends in any way."""
-    if sys.platform == "linux":
-        # a library that holds the interpreter's lock would keep the thread below from seeing it
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    be_killed_with_parent()
     threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()

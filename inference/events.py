@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from inference.energy import Energy
 from inference.errors import WrongArguments
+from inference.life_events import Alive
 from inference.score_events import Scored, ScoreRequest
 from inference.timing import Timings
 
@@ -251,11 +252,11 @@ class Failed:
 
 Report = Callable[[Loading], None]  # told how far a load has come
 AnyRequest = Request | ForcedRequest | ScoreRequest
-Event = Hello | Loading | Loaded | Queued | Prefill | Text | Done | Failed | Scored
+Event = Hello | Loading | Loaded | Queued | Prefill | Text | Done | Failed | Scored | Alive
 RunEvent = Loading | Queued | Prefill | Text | Done | Failed | Scored
 ENDS = (Done, Failed, Scored)  # nothing follows one of these in a run
 
-_CLASSES = {cls.__name__.lower(): cls for cls in (Hello, Loading, Loaded, Queued, Prefill, Text, Done, Failed, Scored)}
+_CLASSES = {cls.__name__.lower(): cls for cls in (Hello, Loading, Loaded, Queued, Prefill, Text, Done, Failed, Scored, Alive)}
 _REQUESTS: dict[str, Any] = {kind.verb: kind for kind in (Request, ForcedRequest, ScoreRequest)}
 _NESTED: dict[str, Any] = {
     "timings": Timings, "vram": Vram, "ram": Ram, "peak_vram": Vram, "load": LoadFigures, "facts": LaneFacts, "energy": Energy,

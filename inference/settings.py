@@ -46,10 +46,11 @@ VARIABLES: dict[str, str] = {
     "limit_characters": "LIMIT_CHARACTERS",
     "limit_new_tokens": "LIMIT_NEW_TOKENS",
     "limit_rows": "LIMIT_ROWS",
+    "lane_patience_s": "LANE_PATIENCE",
     "trusted_proxies": "TRUSTED_PROXIES",
     "mcp": "MCP",
 }
-_NUMBERS = {"threads", "port", "cache_limit_gib", "limit_a_minute", "limit_characters", "limit_new_tokens", "limit_rows"}
+_NUMBERS = {"lane_patience_s", "threads", "port", "cache_limit_gib", "limit_a_minute", "limit_characters", "limit_new_tokens", "limit_rows"}
 INTERNAL = {"fast_lost": "FAST_LOST", "quiet": "LANE_QUIET"}  # what a lane's process is told, and no person sets
 _SECRET = {"auth"}
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -79,6 +80,7 @@ class Settings:
     limit_characters: int = 4000
     limit_new_tokens: int = 256
     limit_rows: int = 20
+    lane_patience_s: int = 0
     trusted_proxies: tuple[str, ...] = ()
     mcp: bool = False
     fast_lost: tuple[str, ...] = ()
@@ -99,6 +101,8 @@ class Settings:
             raise WrongArguments(f"CPU_THREADS must be a positive number (or 0 to decide), not {self.threads}.")
         if self.cpu_isa not in CPU_ISAS:
             raise WrongArguments(f"CPU_ISA must be avx2, or nothing for all that the processor has, not {self.cpu_isa!r}.")
+        if self.lane_patience_s < 0:
+            raise WrongArguments(f"LANE_PATIENCE must be a positive number of seconds (or 0 to decide), not {self.lane_patience_s}.")
         if self.cache_limit_gib < 0:
             raise WrongArguments(f"CACHE_LIMIT must be a positive number of GiB (or 0 to decide), not {self.cache_limit_gib}.")
         self._check_limits()

@@ -30,6 +30,15 @@ class ModelStatus:
 
 
 @dataclass(frozen=True)
+class Quiet:
+    """A lane has given no sign of life (`frozen`), or has not got on, for so long; after `ended_after_s` of that its process is ended."""
+
+    for_s: float
+    ended_after_s: float
+    frozen: bool
+
+
+@dataclass(frozen=True)
 class LaneStatus:
     """A lane as seen from outside; `state` is off, starting, loading, ready, busy, failed or refused; `title` is that of a server elsewhere."""
 
@@ -44,6 +53,7 @@ class LaneStatus:
     progress: Loading | None
     waiting: int
     title: str = ""
+    quiet: Quiet | None = None
 
     @property
     def settled(self) -> bool:

@@ -61,6 +61,7 @@ def start(name: str, settings: Settings) -> tuple[Any, Hello]:
 
 def main(name: str) -> None:
     """Run the lane until the input closes."""
+    child.be_killed_with_parent()
     settings = from_env()
     endpoint = settings.endpoint(name)
     private.prepare(endpoint)

@@ -18,6 +18,7 @@ from inference.engine.turns import Turns, mark_contended
 from inference.errors import InferenceError
 from inference.events import ENDS, AnyRequest, Done, Event, Failed, Hello, Loaded, Loading, Prefill, Queued, RunEvent, Scored, Text
 from inference.lanes import LaneName
+from inference.life_events import Alive
 from inference.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -156,7 +157,7 @@ class Dispatch:
                 return
             del self.processes[lane.key]
             log.warning("lane %s ended with code %d", lane.name, returncode)
-            reason, was_loaded = why_it_died(returncode), lane.facts is not None
+            reason, was_loaded = lane.why_ended or why_it_died(returncode), lane.facts is not None
             run = lane.current
             answers_without = lane.died(reason, self._clock(), was_fault(returncode)) and lane.deaths < MOST_DEATHS
             if answers_without and run and not run.began and run.t_stop is None:
@@ -167,7 +168,7 @@ class Dispatch:
                 lane.state = "failed"
             elif lane.keeps_loaded:
                 self.spawn(lane)
-            elif not was_loaded and not answers_without:
+            elif not (was_loaded or answers_without or lane.why_ended):  # a process that we ended did not say that the next one fails too
                 self._answer_waiting(lane, reason)
             self._pump()
 
@@ -192,8 +193,11 @@ class Dispatch:
         with self.lock:
             if self.processes.get(lane.key) is not process:
                 return
+            lane.signs.take(event, self._clock())
             was = lane.state
             match event:
+                case Alive():
+                    return
                 case Hello():
                     lane.take_hello(event, self._clock())
                     if not lane.available:

@@ -18,6 +18,7 @@ from inference.engine.change import ModelChange
 from inference.engine.dispatch import Dispatch, Starter
 from inference.engine.process import end_all, start_worker
 from inference.engine.runs import Comparison, Run
+from inference.engine.silence import Silence
 from inference.engine.watch import Watch
 from inference.errors import InferenceError
 from inference.events import ENDS, AnyRequest, RunEvent
@@ -26,7 +27,6 @@ from inference.status import LaneStatus, ModelStatus
 
 log = logging.getLogger(__name__)
 TICK_S = 0.1
-STOP_PATIENCE_S = 5.0
 READER_PATIENCE_S = 15.0
 
 
@@ -37,6 +37,7 @@ class Engine:
         self._clock = clock
         self._dispatch = Dispatch(settings, starter, clock)
         self._lock = self._dispatch.lock
+        self._silence = Silence(self._dispatch, clock)
         self._change = ModelChange(self._dispatch)
         self._watch = Watch(self.end_silent_lanes, self.end_unread_runs, self._change.look)
 
@@ -143,16 +144,8 @@ class Engine:
     # ---- what the watch thread looks after
 
     def end_silent_lanes(self) -> None:
-        """End the process of each lane that has not answered a stop in time; its run ends as stopped."""
-        with self._lock:
-            now = self._clock()
-            for lane in self._dispatch.lanes.values():
-                run = lane.current
-                if run and run.t_stop and now - run.t_stop > STOP_PATIENCE_S and not lane.loading:
-                    log.warning("lane %s did not stop in %.0f s; its process is ended", lane.name, STOP_PATIENCE_S)
-                    lane.deaths -= 1
-                    run.t_stop = now
-                    self._dispatch.processes[lane.key].kill()
+        """End each lane that does not stop, gives no sign of life, or does not get on (`silence.py`)."""
+        self._silence.look()
 
     def end_unread_runs(self) -> None:
         """Stop the runs that nobody came to read, so that they hold nobody up.

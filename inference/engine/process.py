@@ -1,7 +1,7 @@
 """A lane's child process: start it, write requests, read events, end it. Knows nothing of runs or queues.
 
-One JSON object a line on the child's stdin and stdout; its stderr is the log. The child ends itself when its
-stdin closes, so none is left behind however this process ends.
+One JSON object a line on the child's stdin and stdout; its stderr is the log. The child ends itself when its stdin
+closes, and is killed with this process where the system can do that, so none is left behind however this one ends.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from inference import child
@@ -29,6 +30,9 @@ log = logging.getLogger(__name__)
 # 0.5 tokens/s: each waits, spinning, on cores that the other needs. At 3,000 they reach 8. A lane alone: 4-bit
 # 19.4 tokens/s for 19.9 with the default, FP32 41.4 for 40.8 (medians of 9, taken in alternation).
 OPENMP = {"GOMP_SPINCOUNT": "3000"}
+# A child is killed with the thread that started it (`child.be_killed_with_parent`): this one lasts as long as the page.
+_STARTER = ThreadPoolExecutor(1, "starts-lanes")
+ENDING_S = 5.0  # for a child that has closed its output
 
 
 class AnyProcess(Protocol):
@@ -50,10 +54,10 @@ class LaneProcess:
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
         self._to_write: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, encoding="utf-8",
+        self._child = _STARTER.submit(
+            subprocess.Popen, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, encoding="utf-8",
             start_new_session=True,
-        )  # fmt: skip
+        ).result()  # fmt: skip
         self.pid = self._child.pid
 
     def watch(self, on_event: Callable[[Event], None], on_exit: Callable[[int], None]) -> None:
@@ -75,7 +79,15 @@ class LaneProcess:
             # Nobody would read this child any more, and its lane would never answer again.
             log.exception("an event of lane process %d could not be taken; the process is ended", self.pid)
             self.kill()
-        on_exit(self._child.wait())
+        on_exit(self._ended())
+
+    def _ended(self) -> int:
+        """The code of a child whose output is closed: one that goes on all the same can tell nobody anything."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._child.wait(ENDING_S)
+        log.warning("lane process %d has closed its output and goes on; it is ended", self.pid)
+        self.kill()
+        return self._child.wait()
 
     def send(self, **message: object) -> None:
         """Hand over one request, at once; a child that is gone is told by `on_exit`, not here."""

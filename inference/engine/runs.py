@@ -9,10 +9,11 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 
 from inference.engine.inbox import Inbox
+from inference.engine.signs import Signs
 from inference.events import ENDS, AnyRequest, Done, Hello, LaneFacts, Loaded, LoadFigures, Loading, Request, RunEvent
 from inference.fast import WAYS
 from inference.lanes import LaneName
-from inference.status import LOADING_STATES, LaneStatus
+from inference.status import LOADING_STATES, LaneStatus, Quiet
 from inference.timing import Timings, overlap_s
 
 STARTING = Loading("starting its process")
@@ -119,6 +120,9 @@ class LaneSlot:
     current: Run | None = None
     ever_loaded: bool = False
     lost_ways: tuple[str, ...] = ()  # faster ways that ended a process of this lane: its next ones do without
+    signs: Signs = field(default_factory=Signs)
+    quiet: Quiet | None = None
+    why_ended: str = ""  # for a process that we ended
     faults: int = 0  # runs in which a process ended by a fault while it used native code of ours
 
     @property
@@ -161,7 +165,8 @@ class LaneSlot:
     def status(self, waiting: int) -> LaneStatus:
         """A snapshot for readers outside the engine; `waiting` runs are queued for this lane."""
         return LaneStatus(
-            self.key, str(self.name), self.state, self.reason, self.available, self.hello, self.facts, self.load, self.progress, waiting, self.title
+            self.key, str(self.name), self.state, self.reason, self.available, self.hello, self.facts, self.load, self.progress, waiting, self.title,
+            self.quiet,
         )  # fmt: skip
 
     def at_rest(self) -> str:
@@ -184,17 +189,20 @@ class LaneSlot:
 
     def starts(self, now: float) -> None:
         """A new process is being started."""
-        self.state, self.reason = "starting", None
+        self.state, self.reason, self.why_ended, self.quiet = "starting", None, "", None
+        self.signs = Signs()
+        self.signs.begin(now)
         self.load_began(now, STARTING)
 
     def loads_again(self, now: float) -> None:
         """The process that lives is about to load."""
         self.state, self.reason = "loading", None
+        self.signs.moved = now
         self.load_began(now, LOADING_AGAIN)
 
     def takes(self, run: Run, now: float) -> None:
         """The run is the lane's from now on."""
-        self.current, run.t_dispatch = run, now
+        self.current, run.t_dispatch, self.signs.moved = run, now, now
         run.t_first = now if run.t_first is None else run.t_first
 
     def gives_up(self, now: float) -> Run | None:

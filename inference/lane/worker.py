@@ -1,6 +1,6 @@
 """`python -m inference.lane.worker LANE`: one lane behind JSON lines, one object a line (`bench/worker.py`: another way of answering).
 
-Reads `load`, `generate`, `score`, `stop`, `hold` and `exit` from stdin and writes events to stdout. The first line takes both
+Reads `load`, `generate`, `score`, `stop`, `hold`, `ping` and `exit` from stdin and writes events to stdout. The first line takes both
 descriptors for itself and points stdout at stderr, so that a library's print can't break a message; stderr is the
 log. The process ends as soon as its input closes, whatever it is doing, and when its CUDA context is past use.
 """
@@ -40,12 +40,22 @@ from inference.events import (  # noqa: E402
     request_of,
 )  # fmt: skip
 from inference.fast import first_line  # noqa: E402
+from inference.life_events import Alive  # noqa: E402
 from inference.score_events import ScoreRequest  # noqa: E402
 from inference.settings import Settings, from_env  # noqa: E402
 from inference.sources import fetching  # noqa: E402
 
 log = logging.getLogger(__name__)
 Starter = Callable[[str, Settings], tuple[Any, Hello]]
+_WRITING = threading.Lock()
+
+
+def write(event: Event) -> None:
+    """Write one event whole: the thread that hears a ping writes too."""
+    line = encode(event) + "\n"
+    with _WRITING:
+        _OUT.write(line)
+        _OUT.flush()
 
 
 class AnyLane(Protocol):
@@ -74,6 +84,7 @@ class Worker:
         self.stopped: set[str] = set()
         self.lane: AnyLane | None = None
         self.held: Collection[str] = ()
+        self.steps = 0  # of the work: what was said of it, and each look for a Stop, which is one a layer in a long prompt
         threading.Thread(target=self._read, name="requests", daemon=True).start()
         self.emit(Loading("importing libraries"))
         try:
@@ -137,9 +148,16 @@ class Worker:
         return None
 
     def emit(self, event: Event) -> None:
-        """Write one event."""
-        _OUT.write(encode(event) + "\n")
-        _OUT.flush()
+        """Write one event of the work."""
+        self.steps += 1
+        write(event)
+
+    def _should_stop(self, run_id: str) -> Callable[[], bool]:
+        def should_stop() -> bool:
+            self.steps += 1
+            return run_id in self.stopped
+
+        return should_stop
 
     def _read(self) -> None:
         """Take requests until the input closes; whatever ends this, the process ends: one that hears nothing would stay for ever."""
@@ -156,6 +174,8 @@ class Worker:
     def _take(self, message: dict[str, Any]) -> None:
         if message["do"] == "stop":
             self.stopped.add(message["run_id"])
+        elif message["do"] == "ping":
+            write(Alive(self.steps))
         elif message["do"] == "hold":
             self.held = message["devices"]
             if self.lane:
@@ -197,7 +217,7 @@ class Worker:
             self._load()
             if not lane.loaded:
                 return
-        for event in lane.generate(run_id, request, lambda: run_id in self.stopped):
+        for event in lane.generate(run_id, request, self._should_stop(run_id)):
             self.emit(event)
 
     def _score(self, run_id: str, request: ScoreRequest) -> None:
@@ -206,7 +226,7 @@ class Worker:
         lane = self.lane
         self._load()
         if lane is not None and lane.loaded:
-            self.emit(score(lane.model, lane.source, lane.name, run_id, request, lambda: run_id in self.stopped))
+            self.emit(score(lane.model, lane.source, lane.name, run_id, request, self._should_stop(run_id)))
 
     def _device_lost(self) -> bool:
         from inference.lane.paths import device_lost
@@ -246,6 +266,7 @@ def start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
 
 def serve(lane: str, start: Starter = start_lane) -> None:
     """Run a lane until the input closes."""
+    child.be_killed_with_parent()
     settings = from_env()
     child.log_to_stderr(settings.quiet)
     cache.take_torch_files(settings)

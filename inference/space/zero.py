@@ -30,6 +30,7 @@ from inference.fast import first_line
 from inference.lane.paths import GRAPH
 from inference.lane.probe import hello_of
 from inference.lanes import LaneName
+from inference.life_events import Alive
 from inference.settings import Settings
 from inference.space.forked import ForkedLane
 from inference.space.job import Job, duration_s
@@ -116,6 +117,7 @@ class ZeroProcess:
         self._stopped: set[str] = set()
         self._ended = False
         self._lost = 0
+        self._pings = 0
 
     def watch(self, on_event: Callable[[Event], None], on_exit: Callable[[int], None]) -> None:
         """Say which lane this is, and begin to work."""
@@ -127,6 +129,9 @@ class ZeroProcess:
         verb, run_id = message["do"], message.get("run_id", "")
         if verb == "stop":
             self._stop(run_id)
+        elif verb == "ping":  # the page itself, and how long a run may take is the platform's to say
+            self._pings += 1
+            self._on_event(Alive(self._pings))
         elif verb == "load" and self._failed:
             self._work.put(partial(self._on_event, self._failed))
         elif run_id:

@@ -65,6 +65,12 @@ def test_a_child_whose_event_cannot_be_taken_is_ended_and_its_end_is_told(start)
     until(lambda: codes == [-signal.SIGKILL], what="the child's end")
 
 
+def test_a_child_that_closes_its_output_and_goes_on_is_ended(start, monkeypatch):
+    monkeypatch.setattr("inference.engine.process.ENDING_S", 0.05)
+    _, codes = start("import os, time; os.close(1); time.sleep(60)")
+    until(lambda: codes == [-signal.SIGKILL], what="the child's end")
+
+
 def test_a_look_that_fails_ends_neither_the_other_looks_nor_the_next():
     seen = []
 

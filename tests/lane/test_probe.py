@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -38,6 +39,14 @@ def test_bfloat16_is_offered_only_where_it_is_not_emulated(capability, offered, 
     found = probe.probe("cuda:bf16")
     assert found.available == offered and (offered or "7.5) only emulates bfloat16" in found.reason)
     assert probe.probe("cuda:nf4").available
+
+
+def test_without_bitsandbytes_there_is_no_4_bit_lane_with_the_reason_and_the_others_run(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # its import fails
+    monkeypatch.setattr(torch.version, "cuda", None)
+    found = probe.probe("auto:nf4")
+    assert not found.available and "bitsandbytes can't be imported" in found.reason
+    assert probe.probe("cpu:fp32").available
 
 
 def no_start(monkeypatch, words, cards=1, serves=12090, needs="13.0", available=False):

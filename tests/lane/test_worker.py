@@ -86,7 +86,7 @@ def test_a_lane_process_ends_when_its_input_closes_even_while_it_imports(setting
 
 
 def test_a_stray_print_in_a_library_does_not_break_a_message(settings):
-    code = "import inference.lane.worker as w; print('stray'); import os; os.write(1, b'more\\n'); w.Worker.emit(None, w.Failed('r', 'm'))"
+    code = "import inference.lane.worker as w; print('stray'); import os; os.write(1, b'more\\n'); w.write(w.Failed('r', 'm'))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
     assert done.stdout.strip() == '{"event": "failed", "run_id": "r", "message": "m", "refused": false}'
     assert "stray" in done.stderr and "more" in done.stderr

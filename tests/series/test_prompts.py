@@ -1,5 +1,6 @@
 """Prompts files: every row with its line, a bad one told and left out, a file without rows refused in one sentence."""
 
+import json
 import tracemalloc
 
 import pytest
@@ -134,10 +135,13 @@ def test_a_file_of_another_encoding_is_named_as_that(tmp_path, encoding):
         read(tmp_path, "a.csv", "\ufeffprompt\nhello\n".encode(encoding))
 
 
-def test_a_csv_goes_on_after_a_very_long_cell(tmp_path):
-    prompts, skipped = read(tmp_path, "a.csv", f"prompt\n{'a' * 150_000}\n{'b' * 200_001}\nlast\n")
-    assert [prompt.line for prompt in prompts] == [2, 4]
-    assert skipped.rows == [Skipped(3, "the prompt is longer than 200,000 characters")]
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_file_goes_on_after_a_very_long_prompt(tmp_path, kind):
+    rows = ["first", "a" * 150_000, "b" * 200_001, "last"]
+    lines = {"csv": ["prompt", *rows], "jsonl": ["", *(json.dumps({"prompt": row}) for row in rows)]}[kind]
+    prompts, skipped = read(tmp_path, f"a.{kind}", "\n".join(lines))
+    assert [prompt.line for prompt in prompts] == [2, 3, 5] and prompts[1].text == rows[1]
+    assert skipped.rows == [Skipped(4, "the prompt is longer than 200,000 characters")]
 
 
 def test_a_missing_file_is_a_sentence(tmp_path):

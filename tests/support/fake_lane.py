@@ -2,9 +2,9 @@
 
 `python tests/support/fake_lane.py LANE`; the script is JSON in FAKE_LANE, or in the file FAKE_LANE_FILE, which is read again for
 every answer; keyed by lane (or "*") and by model (FAKE_MODEL): load_s, first_s, token_s, tokens, chunk (tokens per text event), fail_at, die_at
-(token numbers), say (the words to repeat), hello_s (delay before it says what it is), dies_at_start, hold_at (the token
+(token numbers), say (the words to repeat), hello_s (delay before it says what it is), imports_s (the same after it has said that it imports), dies_at_start, hold_at (the token
 before which it waits, until a later script says otherwise or it is stopped), load_holds (it waits while it loads, until a later script
-says otherwise), load_fails (the sentence by which it does), fork_at (the token from which it writes
+says otherwise), stands ("load", "score", or a token: there it waits for good, though a stop ends a run), noise_at and close_at (tokens before which it writes what is no event, and closes its output), load_fails (the sentence by which it does), fork_at (the token from which it writes
 other ids and the words fork_say), fails_on (a prompt that holds this text fails), dies_on (one that holds this kills it), score_fails (its sentence), score_dies, score_holds (it scores until it is stopped), text_ids (what a text is turned into),
 base (of its model), kld (what it says when it scores, repeated), margin (between its first and second choice).
 """
@@ -23,13 +23,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from inference.events import Done, Event, Failed, Hello, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Scored, Text, encode
+from inference.life_events import Alive
 from inference.timing import Stopwatch
 
 WORDS = ["We", "have", "chicken", "biryani,", "mutton", "korma", "and", "a", "few", "cold", "drinks", "today.", "What", "would", "you", "like", "to", "order?"]
 
 
 def emit(event: Event) -> None:
-    print(encode(event), flush=True)
+    sys.stdout.write(encode(event) + "\n")  # in one piece: two threads write
+    sys.stdout.flush()
 
 
 def facts(lane: str, base: str | None = None) -> LaneFacts:
@@ -61,6 +63,8 @@ class FakeLane:
             message = json.loads(line)
             if message["do"] == "stop":
                 self.stopped.add(message["run_id"])
+            elif message["do"] == "ping":
+                emit(Alive(0))
             elif message["do"] != "hold":
                 self.requests.put(message)
         os._exit(0)
@@ -72,6 +76,9 @@ class FakeLane:
         while self.read_script().get("load_holds"):
             emit(Loading("downloading", 2**29, 2**31, "bytes"))
             time.sleep(0.02)
+        if self.script.get("stands") == "load":
+            emit(Loading("reading weights"))
+            self.stand("")
         if sentence := self.read_script().get("load_fails"):
             emit(Failed(None, sentence))
             return
@@ -80,6 +87,10 @@ class FakeLane:
             time.sleep(load_s / 5)
         emit(Loaded(facts(self.lane, self.script.get("base")), LoadFigures(load_s, {"read": load_s}, peak_ram_bytes=10_000_000)))
         self.loaded = True
+
+    def stand(self, run_id: str) -> None:
+        while run_id not in self.stopped:
+            time.sleep(0.02)
 
     def generate(self, run_id: str, request: dict) -> None:
         self.script = script = self.read_script()
@@ -95,12 +106,19 @@ class FakeLane:
         for n in range(1, limit + 1):
             while n == self.read_script().get("hold_at") and run_id not in self.stopped:
                 time.sleep(0.02)
+            if n == script.get("stands"):
+                self.stand(run_id)
             time.sleep(script.get("first_s", 0.02) if n == 1 else script.get("token_s", 0.01))
             if run_id in self.stopped:
                 break
             if n == script.get("fail_at"):
                 emit(Failed(run_id, "The scripted lane failed here. Ask again."))
                 return
+            if n == script.get("noise_at"):
+                sys.stdout.write("no event\n{}\n[1]\n" * 500 + '{"event": "text"}\n')
+            if n == script.get("close_at"):
+                os.close(1)
+                time.sleep(60)
             if n == script.get("die_at"):
                 os.kill(os.getpid(), signal.SIGKILL)
             word = script.get("say") or WORDS[(n - 1) % len(WORDS)] + " "
@@ -120,6 +138,8 @@ class FakeLane:
             os.kill(os.getpid(), signal.SIGKILL)
         while self.read_script().get("score_holds") and run_id not in self.stopped:
             time.sleep(0.02)
+        if script.get("stands") == "score":
+            self.stand(run_id)
         if run_id in self.stopped:
             emit(Failed(run_id, "The scoring was stopped."))
             return
@@ -145,6 +165,9 @@ class FakeLane:
         threading.Thread(target=self.read, daemon=True).start()
         if self.script.get("dies_at_start"):
             os._exit(3)
+        if "imports_s" in self.script:
+            emit(Loading("importing libraries"))
+            time.sleep(self.script["imports_s"])
         time.sleep(self.script.get("hello_s", 0))
         emit(Hello(self.lane, self.lane.split(":")[0], {"torch": "fake"}, {"cpu": "Fake processor"}, reason="no CUDA device" if "nf4" in self.lane else None))
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from inference.engine.engine import Engine
 from inference.events import Done, Event, Hello, Loaded, LoadFigures, Prefill, Request, Text
+from inference.life_events import Alive
 from inference.settings import Settings
 from inference.timing import Timings
 from tests.support.fake_lane import facts
@@ -23,11 +24,17 @@ class FakeProcess:
     def __init__(self, lane: str, clock: FakeClock) -> None:
         self.lane, self.clock = lane.replace("auto", "cpu"), clock
         self.pid, self.sent, self.killed, self.closed = 0, [], False, False
+        self.lives, self.steps, self.pings = True, None, 0  # `steps`: how far its work has come; None: further each time it is asked
 
     def watch(self, on_event, on_exit) -> None:
         self._on_event, self.exit = on_event, on_exit
 
     def send(self, **message) -> None:
+        if message["do"] == "ping":
+            self.pings += 1
+            if self.lives:
+                self.emit(Alive(self.pings if self.steps is None else self.steps))
+            return
         self.sent.append(message)
 
     def kill(self) -> None:

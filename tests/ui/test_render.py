@@ -11,7 +11,7 @@ import pytest
 from inference import units
 from inference.events import Done, Failed, Hello, LaneFacts, LoadFigures, Loading, Prefill, Queued, Text
 from inference.progress import Progress
-from inference.status import LaneStatus
+from inference.status import LaneStatus, Quiet
 from inference.timing import Timings
 from ui import badge
 from ui.comparison import render
@@ -152,6 +152,20 @@ def test_the_status_names_the_phase_and_runs_a_clock(events, words):
 def test_a_starting_lane_is_not_said_to_be_busy():
     assert line(Queued("r1", 0, "load"), state="starting").words == "Starting the lane's process"
     assert line(Queued("r1", 2, "lane"), state="starting").words == "Waiting behind 2"
+
+
+@pytest.mark.parametrize("event", [Loading("reading weights"), Prefill("r1", (1, 2), "chat", 0.0), Text("r1", "Hello", 1, 0.02), Queued("r1", 1, "lane")])
+def test_silence_is_told_on_the_card_with_what_becomes_of_it(event):
+    frozen, still = Quiet(12.0, 60.0, True), Quiet(40.0, 900.0, False)
+    words = shown(card(Progress(0.0).apply(event, 1.0), quiet=frozen))
+    assert "No sign of life of this lane for 12 s. After 60 s of that it is ended and started anew." in words
+    words = shown(card(Progress(0.0).apply(event, 1.0), quiet=still))
+    assert "Nothing new of this lane for 40 s, though it is at work. After 900 s of that" in words and "No sign of life" not in words
+
+
+def test_silence_is_told_of_a_lane_that_loads_and_not_of_a_run_that_is_over():
+    assert render.idle_line(status(state="loading", quiet=Quiet(12.0, 60.0, True))).words == "No sign of life"
+    assert "life" not in ended(DONE, quiet=Quiet(12.0, 60.0, True))
 
 
 def card(progress: Progress, **changes) -> str:

@@ -7,7 +7,7 @@ clock is. The top is as high whatever it says, so that cards stay in line; sente
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inference.events import Loading
@@ -67,6 +67,10 @@ def answer_height(max_new_tokens: int) -> int:
 
 def idle_line(status: LaneStatus) -> Line:
     """A lane that this tab has given no prompt yet."""
+    return _silent(_at_rest(status), status)
+
+
+def _at_rest(status: LaneStatus) -> Line:
     if status.state in ("failed", "refused"):
         return Line("failed", "Failed" if status.state == "failed" else "Can't load here", "", status.reason or "This lane can't run.")
     if status.state == "starting":
@@ -74,6 +78,17 @@ def idle_line(status: LaneStatus) -> Line:
     if status.state == "loading":
         return Line("loading", *loading_words(status.progress))
     return Line("idle", IDLE_WORDS.get(status.state, status.state))
+
+
+def _silent(line: Line, status: LaneStatus) -> Line:
+    """The same, with what is to be said of a lane that gives no sign of life, or does not get on."""
+    quiet = status.quiet
+    if quiet is None or line.sentence:
+        return line
+    ending = f"After {quiet.ended_after_s:.0f} s of that it is ended and started anew."
+    if quiet.frozen:
+        return replace(line, words="No sign of life", sentence=f"No sign of life of this lane for {quiet.for_s:.0f} s. {ending}")
+    return replace(line, sentence=f"Nothing new of this lane for {quiet.for_s:.0f} s, though it is at work. {ending}")
 
 
 def past_line(wrote: str | None) -> Line:
@@ -96,7 +111,7 @@ def run_line(progress: Progress, status: LaneStatus, now: float, limit: int) -> 
     words, detail = _phase_words(progress, status)
     begun = progress.t_start if progress.phase in ("prefill", "decode") and progress.t_start is not None else progress.since
     clock = badge.clock(max(0.0, now - begun))
-    return Line(progress.phase, words, f"{detail} · {clock}" if detail else clock)
+    return _silent(Line(progress.phase, words, f"{detail} · {clock}" if detail else clock), status)
 
 
 def _phase_words(progress: Progress, status: LaneStatus) -> tuple[str, str]:
