@@ -105,16 +105,7 @@ def _bench(commands: Any) -> Parser:
     ours.add_argument("--prompt-tokens", type=int, default=0, metavar="N", help="a raw prompt of exactly N tokens instead (default: --prompt)")
     ours.add_argument("--lengths", default="", metavar="N,N,...", help="raw prompts of so many tokens, a row each, and a chart (default: --prompt)")
     ours.add_argument("--ours-only", action="store_true", help="leave plain generate out, which takes most of the time of a long prompt (default: no)")
-    ours.add_argument(
-        "--clients", metavar="N,N,...", help="instead: so many clients at once, each asking again once answered; takes servers too (default: none)"
-    )
-    ours.add_argument(
-        "--max-first-token", type=float, metavar="S", help="for --clients: the longest wait for the first token, to be told where it breaks (default: none)"
-    )
-    ours.add_argument("--max-total", type=float, metavar="S", help="for --clients: the longest wait for the whole answer (default: none)")
-    ours.add_argument(
-        "--leave-every", type=int, default=0, metavar="N", help="for --clients: every N-th question is left in its answer's middle (default: none)"
-    )
+    _under_load(ours)
     ours.add_argument(
         "--prompts",
         metavar="FILE",
@@ -135,6 +126,20 @@ def _bench(commands: Any) -> Parser:
     ours.add_argument("--json", metavar="FILE", help="write the JSON object to FILE too; - for stdout, and then nothing else (default: no)")
     ours.add_argument("--quote", action="append", default=[], metavar="NAME=TPS,TTFT,TOTAL", help="a row measured elsewhere, marked as quoted (default: none)")
     return ours
+
+
+def _under_load(ours: Parser) -> None:
+    """What the bench takes for many clients at once."""
+    ours.add_argument(
+        "--clients", metavar="N,N,...", help="instead: so many clients at once, each asking again once answered; takes servers too (default: none)"
+    )
+    ours.add_argument(
+        "--max-first-token", type=float, metavar="S", help="for --clients: the longest wait for the first token, to be told where it breaks (default: none)"
+    )
+    ours.add_argument("--max-total", type=float, metavar="S", help="for --clients: the longest wait for the whole answer (default: none)")
+    ours.add_argument(
+        "--leave-every", type=int, default=0, metavar="N", help="for --clients: every N-th question is left in its answer's middle (default: none)"
+    )
 
 
 def _quality(commands: Any) -> Parser:
