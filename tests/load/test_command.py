@@ -91,7 +91,7 @@ def test_the_command_prints_a_table_a_lane_and_its_object_on_the_last_line_and_i
         assert [(level["clients"], level["n"], level["failed"]) for level in found["clients"][lane]] == [(1, 2, 0), (4, 8, 0)]
         assert f"{lane}: a lane that answers one at a time" in shown
         alone, four = (level["total_s"] for level in found["clients"][lane])
-        assert alone["p95"] is None and alone["max"] < four["max"]
+        assert alone["p95"] is None and 0 < alone["p50"] <= alone["max"] and 0 < four["p50"] <= four["max"]
     assert " ".join(shown.split()).count("60.0 s for the whole answer: kept up to 4 clients, the most that were measured.") == 2
 
 
