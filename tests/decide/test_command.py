@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -216,3 +217,11 @@ def test_the_default_model_is_decided_from_its_real_record(decide):
     assert [rule["keeps"] for rule in four_bit["rules"]] == [True] * 4 and "98.95 % ± 0.47 % over 477 positions" in four_bit["rules"][3]["words"]
     strict = json.loads(decide(str(here / "menu.json"), str(here / "menu_quality.json"), *wanted[:4], "--max-total", "1.2", *wanted[8:], "--json", "-")[1])
     assert strict["chosen"] is None and "5 runs took 926 ms to 1.54 s, and the limit of 1.20 s lies between" in strict["sentence"]
+
+
+def test_the_decision_in_the_readme_is_this_record_s(decide):
+    prices = ("--price", "cpu:nf4=cpu-upgrade", "--price", "cpu:fp32=cpu-upgrade")
+    code, out, _ = decide(str(ROOT / "tests/decide/menu.json"), "--answers-per-day", "5000", "--max-first-token", "1", *prices)
+    plain = re.sub(r" on the CPU \(cpu:\w+\)", "", " ".join(out.split()))
+    told = re.search(r"\*Serve (.*?)\*", " ".join((ROOT / "README.md").read_text("utf-8").split()))
+    assert code == 0 and plain.startswith(f"Serve {told[1]}")

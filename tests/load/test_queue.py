@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import zlib
 
@@ -16,8 +15,9 @@ from inference.load.plan import Plan, usual_prompts
 from inference.settings import Settings
 from inference.timing import Stopwatch
 from tests.support.fake_lane import facts
-from tests.support.fakes import FakeClock, FakeProcess
+from tests.support.fakes import FakeClock
 from tests.support.queue_simulation import simulate
+from tests.support.scripted import ScriptedProcess
 from tests.support.tiny import make_checkpoint
 from tests.support.until import until
 
@@ -36,21 +36,12 @@ def flat(level: Level) -> dict[str, float]:
     return {name: value for name, value in spreads.items() if value is not None} | {"answers_per_min": found["answers_per_min"]}
 
 
-class QueueProcess(FakeProcess):
+class QueueProcess(ScriptedProcess):
     """Answers on a fake clock, each prompt with delays of its own; begins no answer before every client that can be there has come."""
 
     def __init__(self, lane, clock, submitted) -> None:
-        super().__init__(lane, clock)
-        self._messages, self._submitted, self._answered = queue.Queue(), submitted, -1
-
-    def watch(self, on_event, on_exit) -> None:
-        super().watch(on_event, on_exit)
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def send(self, **message) -> None:
-        super().send(**message)
-        if message["do"] == "generate":
-            self._messages.put(message)
+        super().__init__(lane, clock, threading.Event())
+        self._submitted, self._answered = submitted, -1
 
     def _serve(self) -> None:
         self.hello()
