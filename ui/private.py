@@ -104,6 +104,19 @@ def left() -> Callable[[], bool]:
     return lambda: not event.alive or not any(event in job for job in list(queue.active_jobs) if job)
 
 
+def unread() -> Callable[[], object]:
+    """What lies at the head of the messages for whoever asked for the event at hand, None where all were taken; called and looked at as `left` is.
+
+    The same message twice means that nobody took one between the two looks. None for ever where a version has no such messages.
+    """
+    from gradio.context import LocalContext
+
+    queue: Any = getattr(LocalContext.blocks.get(None), "_queue", None)
+    event = getattr(queue, "event_ids_to_events", {}).get(LocalContext.event_id.get(None))
+    messages: Any = getattr(getattr(queue, "pending_messages_per_session", {}).get(getattr(event, "session_hash", None)), "_queue", ())
+    return lambda: next(iter(messages), None)
+
+
 def believe(proxies: Iterable[str]) -> None:
     """Let the web server take a visitor's address from X-Forwarded-For only where one of `proxies` is the peer, and from no other hop of it.
 

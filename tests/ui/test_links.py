@@ -110,6 +110,7 @@ def test_a_link_fills_the_page_and_sends_nothing_and_the_button_makes_the_same_l
 def test_the_link_holds_what_is_filled_in_now_less_what_is_as_it_comes(open_tab):
     tab = open_tab()
     visit(tab, __theme="dark", __sign="secret", prompt="first")
+    tab.wait(lambda: tab.prompt.input_value() == "first", "the prompt")
     tab.prompt.fill("second one")
     assert copied(tab) == f"{tab.app.url}/?prompt=second%20one"
     tab.prompt.fill("")

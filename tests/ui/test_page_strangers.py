@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from types import SimpleNamespace
@@ -28,6 +30,7 @@ from ui.comparison.handlers import Page
 from ui.comparison.results import Results
 from ui.fork.viewer import ForkViewer
 from ui.history.tab import HistoryTab
+from ui.programs import callers
 from ui.prompts.tab import PromptsTab
 
 ONE = "One prompt at a time"
@@ -49,6 +52,14 @@ def app(served):
     served.script()
     until(lambda: at_rest(served), what="lanes at rest")
     return served
+
+
+def asked_only(app: FakeApp, address: str) -> str:
+    """An event of `/compare`, asked for by plain HTTP, for whose answer nobody listens yet."""
+    body = json.dumps({"data": ["hi"]}).encode()
+    asked = urllib.request.Request(f"{app.url}/gradio_api/call/compare", body, {"Content-Type": "application/json", **from_address(address)})
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        return str(json.load(answer)["event_id"])
 
 
 def client(app: FakeApp, address: str) -> Client:
@@ -108,16 +119,40 @@ def test_a_client_of_the_endpoint_is_told_its_place_in_the_line(app):
 def test_the_run_of_a_client_that_is_killed_ends_and_the_next_does_not_wait_for_it(app):
     app.script(both={"hold_at": 2})
     code = (
-        "import sys; from gradio_client import Client\n"
-        "job = Client(sys.argv[1], headers={'X-Forwarded-For': '198.51.100.7'}, verbose=False).submit('hi', api_name='/compare'); job.result()"
+        "import sys, time; from gradio_client import Client\n"
+        "job = Client(sys.argv[1], headers={'X-Forwarded-For': '198.51.100.7'}, verbose=False).submit('hi', api_name='/compare')\n"
+        "while not job.status().progress_data: time.sleep(0.05)\n"
+        "print('listens', flush=True); job.result()"
     )
-    killed = subprocess.Popen([sys.executable, "-c", code, app.url], cwd=ROOT, env={**os.environ, "no_proxy": "127.0.0.1"})
+    killed = subprocess.Popen([sys.executable, "-c", code, app.url], cwd=ROOT, env={**os.environ, "no_proxy": "127.0.0.1"}, stdout=subprocess.PIPE)
+    assert killed.stdout and killed.stdout.readline() == b"listens\n"
     until(lambda: any(lane.state == "busy" for lane in app.engine.status()), 30, "its run")
     killed.kill()
     killed.wait()
-    until(lambda: at_rest(app), 5, "its run ended, though its lanes would hold it for ever")
+    killed.stdout.close()
+    until(lambda: at_rest(app), 20, "its run ended, though its lanes would hold it for ever")
     app.script()
     assert client(app, "198.51.100.7").predict("hi", api_name="/compare")["lanes"], "and it is no visitor with a run under way"
+
+
+def test_the_run_of_a_caller_that_never_listens_ends_and_one_that_listens_late_is_heard(app, monkeypatch):
+    """Killed between the two, it leaves nothing open that would tell of its end."""
+    app.script(both={"hold_at": 2})
+    monkeypatch.setattr(callers, "UNHEARD_S", 2.0)
+    asked_only(app, "198.51.100.8")
+    until(lambda: any(lane.state == "busy" for lane in app.engine.status()), 30, "its run")
+    until(lambda: at_rest(app), 20, "its run ended, though its lanes would hold it for ever")
+    listens = client(app, "198.51.100.9").submit("hi", api_name="/compare")
+    until(lambda: listens.status().progress_data, 30, "its run")
+    time.sleep(4)
+    assert not at_rest(app), "whoever listens is heard, however long a lane is silent"
+    app.script()
+    assert listens.result(20)["lanes"]
+    monkeypatch.setattr(callers, "UNHEARD_S", 60.0)
+    event = asked_only(app, "198.51.100.8")
+    until(lambda: at_rest(app), 20, "the answer")
+    with urllib.request.urlopen(f"{app.url}/gradio_api/call/compare/{event}", timeout=20) as answer:
+        assert b"chicken" in answer.read()
 
 
 @pytest.mark.parametrize("endpoint", ["compare", "ask", "quality"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -21,6 +22,7 @@ from inference.units import count
 from ui import private
 from ui.visitors import Visitors
 
+UNHEARD_S = 60.0  # a caller may ask in one command and listen in a second, typed by hand; one that was killed between the two never will
 Result = TypeVar("Result")
 
 
@@ -29,11 +31,18 @@ class Gone(threading.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self._left = private.left()
+        self._left, self._unread = private.left(), private.unread()
+        self._untaken: tuple[object, float] = (None, 0.0)  # the oldest message that nobody took, and when it was first seen
 
     def is_set(self) -> bool:
         """Whether nobody waits for the answer any more."""
-        return super().is_set() or self._left()
+        return super().is_set() or self._left() or self._unheard()
+
+    def _unheard(self) -> bool:
+        now, message = time.monotonic(), self._unread()
+        if message is not self._untaken[0]:
+            self._untaken = (message, now)
+        return message is not None and now - self._untaken[1] > UNHEARD_S
 
     def unless(self, make: Callable[..., Result]) -> Callable[..., Result | None]:
         """`make`, or nothing once the caller has gone."""
