@@ -58,8 +58,26 @@ def turned_by(asked: Asked, kept: Sequence[Judged], chosen: Judged | None, judge
     """What would turn the decision: prices, limits, answers a day; where there is none, what would make one."""
     found = _answers(turns, asked.answers_per_day)
     if chosen is None:
-        return [f"{rule.title} of {each.lane.lane}: {rule.margin}." for each in kept for rule in each.open_rules] + _relaxed(judged, None) + found
+        open_rules = [f"{rule.title} of {each.lane.lane}: {rule.margin}." for each in kept for rule in each.open_rules]
+        return [*open_rules, *_apart(asked, kept), *_relaxed(judged, None), *found]
     return [*_prices(asked, chosen, kept), *_tightened(asked, chosen), *_relaxed(judged, chosen), *_one_more(asked, chosen), *found]
+
+
+def _apart(asked: Asked, kept: Sequence[Judged]) -> list[str]:
+    """The prices of the first lane at which its cost would no longer overlap another's."""
+    found = []
+    for other in kept[1:]:
+        first = kept[0]
+        _, low, high = first.cost
+        _, other_low, other_high = other.cost
+        if other_low >= high or not low or not other_low or other.costs_as(first):
+            continue
+        now = asked.prices[first.lane.lane].dollars_per_hour
+        found.append(
+            f"Price: {first.lane.lane} would surely be the cheaper one under ${now * other_low / high:.4g} an hour, {other.lane.lane} over "
+            f"${now * other_high / low:.4g} (now ${now:.4g}); more runs bring the two closer."
+        )
+    return found
 
 
 def _prices(asked: Asked, chosen: Judged, kept: Sequence[Judged]) -> list[str]:

@@ -145,6 +145,22 @@ def test_what_would_decide_it_is_told():
     assert "Same first choice of cuda:nf4: 200 positions are the fewest for a verdict." in found.turned_by
 
 
+def test_where_costs_overlap_the_prices_are_told_at_which_they_would_not():
+    lanes = replace(CARD, load_s=0.1), lane("cpu:fp32", 0.5, 1.9, 4.0, load_s=0.1)
+    wanted = {"sleep_after_min": 0, "per_day": 2000, "gpu": 0.15}
+    found = decided(asked(**wanted), *lanes)
+    words = next(words for words in found.turned_by if words.startswith("Price: "))
+    told = re.match(r"Price: (\S+) would surely be the cheaper one under \$(\S+) an hour, (\S+) over \$(\S+) \(now", words)
+    assert told and told[1] == "cuda:nf4", words
+    under, over = float(told[2]), float(told[4])
+    assert (
+        decided(asked(**{**wanted, "gpu": under * 0.99}), *lanes).chosen == "cuda:nf4"
+        and decided(asked(**{**wanted, "gpu": over * 1.01}), *lanes).chosen == told[3]
+    )
+    for inside in (under * 1.01, over * 0.99):
+        assert decided(asked(**{**wanted, "gpu": inside}), *lanes).chosen is None
+
+
 def test_a_doubt_about_a_dearer_lane_decides_nothing():
     assert decided(asked(gpu=0.8, min_agreement=0.94), SCORED, CPU).chosen == "cpu:fp32"
 

@@ -128,6 +128,12 @@ def test_only_the_newest_model_s_records_count_and_the_others_are_told():
     assert "Fewer than 3 runs" in measured([record()]).words() and measured([]) is None
 
 
+def test_that_the_page_answers_by_another_model_now_is_told():
+    found = measured([record()])
+    assert "The page answers by new/model now: ask it a prompt, and a decision is about it." in found.words("new/model")
+    assert "now" not in found.words("fake/model") + found.words("")
+
+
 def test_what_was_stopped_measures_nothing():
     assert measured([record_of(cpu_nf4=ended(5, reason="stopped"), cpu_fp32=ended(5, reason="stopped"))]).words() == NONE_COUNTED
 

@@ -31,13 +31,15 @@ class Measured:
         """The runs that count, of all lanes."""
         return sum(len(lane.total_s) for lane in self.found.lanes)
 
-    def words(self) -> str:
-        """What a decision rests on, in a sentence or three."""
+    def words(self, answers_now: str = "") -> str:
+        """What a decision rests on, in a sentence or four; `answers_now` is the model that the page answers by now."""
         if not self.runs:
             return NONE_COUNTED
         told = [f"It rests on {count(self.runs, 'run')} of {count(self.prompts, 'prompt')} in this browser tab, answered by {self.found.model}."]
         if min(len(lane.total_s) for lane in self.found.lanes if lane.total_s) < ENOUGH_RUNS:
             told.append(f"Fewer than {ENOUGH_RUNS} runs of a lane say nothing of a limit on time: ask a few prompts more, or a file of them.")
+        if answers_now not in ("", *(record.model.id for record in self.records)):
+            told.append(f"The page answers by {answers_now} now: ask it a prompt, and a decision is about it.")
         if self.others:
             told.append(f"{count(self.others, 'comparison')} with another model {'is' if self.others == 1 else 'are'} left out.")
         return " ".join(told)

@@ -90,7 +90,7 @@ class DecideTab:
         """The tab was opened: what a decision would rest on, and the hardware for the lanes as they are now."""
         try:
             found = self._measured(request)
-            said = found.words() if found else FIRST
+            said = self._rests(found)
         except InferenceError as error:
             said = str(error)
         return [view.note(said), *self.form.looks(self.page.engine.status())]
@@ -101,13 +101,18 @@ class DecideTab:
         series = self.prompts.series.get(tab)
         return measured([*self.page.histories.choose(tab, []), *(list(series.records) if series else [])])
 
+    def _rests(self, found: Measured | None) -> str:
+        """What a decision rests on, in words."""
+        here = [status.facts.model_id for status in self.page.engine.status() if status.facts and not status.title]
+        return found.words(next(filter(None, here), "")) if found else FIRST
+
     def decide(self, request: gr.Request, *values: Any) -> Generator[list[Any]]:
         """First that it is worked out, then all of `outputs`: the decision, or what is wrong and where."""
         yield [gr.skip(), view.working(), *[gr.skip()] * (len(self.outputs) - 2)]
         try:
             found = self._measured(request)
             if found is None or not found.runs:
-                yield self._only(view.note(found.words() if found else FIRST))
+                yield self._only(view.note(self._rests(found)))
                 return
             asked = self.form.asked(values, self.page.engine.status(), (lane.lane for lane in found.found.lanes))
             with self.page.visitors.visiting(request):
@@ -121,8 +126,9 @@ class DecideTab:
             yield self._only(view.refusal(FAULT))
         else:
             self.decided.put(request.session_hash or "", decided, bytes_of(decided))
-            shown = view.view(decided.decision, decided.costs, found.words())
-            yield [view.note(found.words()), "", shown, ready(True), *self.form.beside()]
+            rests = self._rests(found)
+            shown = view.view(decided.decision, decided.costs, rests)
+            yield [view.note(rests), "", shown, ready(True), *self.form.beside()]
 
     def _only(self, said: str, refused: Refused | None = None) -> list[Any]:
         """A sentence beside the button, or beside a field; what was decided before stays."""
