@@ -34,6 +34,7 @@ from ui.programs.callers import Callers
 from ui.programs.calls import calls
 from ui.programs.endpoints import Endpoints, signatures
 from ui.prompts.tab import EXAMPLES, PromptsTab
+from ui.tabs import MOST_TABS
 from ui.visitors import trusted_proxies
 
 TITLE = "Does 4-bit cost you speed or quality?"
@@ -90,8 +91,10 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
         callers = Callers(page.visitors)
         demo.unload(callers.leave)
         Endpoints(engine, start, callers).serve(MOST_AT_ONCE)
+        demo.unload(private.forgets(demo))  # last, for each of the others would have its session made anew
     demo.queue(max_size=256)
     private.calm(demo)
+    private.lean_sessions(demo)
     return demo
 
 
@@ -118,6 +121,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "app_kwargs": {"middleware": [calls(signatures()), bounded(), preview(TITLE, INTRO, looks.FOLDER / "preview.png")]},
         "footer_links": ["api"],
         "run_history": False,
+        "state_session_capacity": MOST_TABS,
         "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 7 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else
         "allowed_paths": [str(EXAMPLES)],  # the sample file, wherever the page was started from
         "mcp_server": settings.mcp,

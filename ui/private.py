@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from inference.child import on_zero_gpu
@@ -88,6 +89,42 @@ def calm(demo: gr.Blocks) -> None:
             setattr(queue, name, value)
         else:
             log.warning("this Gradio has no %s: an idle page takes some percents of a core", name)
+
+
+def lean_sessions(demo: gr.Blocks) -> None:
+    """Let a session keep no copy of the page: 320 KiB for each tab and each call of an endpoint, what was typed among it, for links that this page does not make.
+
+    Gradio keeps thousands of sessions, and half of an endpoint's time went into the copy.
+    """
+    from gradio import state_holder
+
+    theirs = state_holder.SessionState
+    if theirs.__module__ == __name__:
+        return
+
+    class LeanSession(theirs):  # type: ignore[misc, valid-type]
+        def __init__(self, blocks: gr.Blocks) -> None:
+            super().__init__(SimpleNamespace(default_config=blocks.default_config, blocks=()))  # copies only what is in `blocks`
+
+        def _update_value_in_config(self, key: int, value: Any) -> None:
+            """What was typed is kept nowhere."""
+
+    try:
+        LeanSession(demo)
+    except (AttributeError, TypeError):
+        log.warning("this Gradio's sessions are made in another way: each keeps a copy of the page")
+    else:
+        state_holder.SessionState = LeanSession  # type: ignore[misc]
+
+
+def forgets(demo: gr.Blocks) -> Callable[[gr.Request], None]:
+    """A listener for a tab that is closed: what Gradio keeps of it, by default for ever, goes at once."""
+    import gradio as gr
+
+    def forget(visitor: gr.Request) -> None:
+        getattr(getattr(demo, "state_holder", None), "session_data", {}).pop(visitor.session_hash, None)
+
+    return forget
 
 
 def left() -> Callable[[], bool]:
