@@ -16,7 +16,7 @@ from inference.engine.engine import Engine
 from inference.series.prompts import MOST_BYTES
 from inference.settings import Settings
 from ui import links, looks, private
-from ui.bodies import bounded
+from ui.bodies import bounded, own_folder
 from ui.comparison import board
 from ui.comparison.columns import LOOK_S, Column, card
 from ui.comparison.composer import TOKENS, Ask, ask
@@ -32,8 +32,9 @@ from ui.history.tab import HistoryTab
 from ui.preview import preview
 from ui.programs.callers import Callers
 from ui.programs.calls import calls
+from ui.programs.doors import closed
 from ui.programs.endpoints import Endpoints, signatures
-from ui.prompts.tab import EXAMPLES, PromptsTab
+from ui.prompts.tab import SAMPLE, PromptsTab
 from ui.tabs import MOST_TABS
 from ui.visitors import trusted_proxies
 
@@ -60,6 +61,11 @@ class Board:
 
 def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks:
     """The page over `engine`; `start` (called again and again) starts it when the first visitor comes."""
+
+    def forget(visitor: gr.Request) -> None:
+        private.forget(demo, visitor.session_hash or "")
+
+    own_folder()  # each component asks where it is
     page = Page(engine, start)
     with gr.Blocks(title=TITLE, analytics_enabled=None, delete_cache=(KEEP_UPLOADS_S, KEEP_UPLOADS_S)) as demo:
         # Rows and columns are there at once, what is in them comes later: so they keep its place, and nothing moves.
@@ -91,10 +97,11 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
         callers = Callers(page.visitors)
         demo.unload(callers.leave)
         Endpoints(engine, start, callers).serve(MOST_AT_ONCE)
-        demo.unload(private.forgets(demo))  # last, for each of the others would have its session made anew
+        demo.unload(forget)  # last, for each of the others would have its session made anew
     demo.queue(max_size=256)
     private.calm(demo)
     private.lean_sessions(demo)
+    private.fetch_nothing()
     return demo
 
 
@@ -118,12 +125,13 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "css_paths": looks.css_paths(),
         "head": looks.head() + (NO_ROBOTS if settings.share else ""),
         "favicon_path": looks.FOLDER / "favicon.svg",
-        "app_kwargs": {"middleware": [calls(signatures()), bounded(), preview(TITLE, INTRO, looks.FOLDER / "preview.png")]},
+        "app_kwargs": {"middleware": [closed(), calls(signatures()), bounded(), preview(TITLE, INTRO, looks.FOLDER / "preview.png")]},
         "footer_links": ["api"],
         "run_history": False,
         "state_session_capacity": MOST_TABS,
         "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 7 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else
-        "allowed_paths": [str(EXAMPLES)],  # the sample file, wherever the page was started from
+        "allowed_paths": [str(SAMPLE)],  # the sample file, wherever the page was started from
+        "enable_monitoring": False,  # who asked what and when, for anybody
         "mcp_server": settings.mcp,
         "server_name": settings.host,
         "server_port": settings.port or None,

@@ -91,6 +91,18 @@ def calm(demo: gr.Blocks) -> None:
             log.warning("this Gradio has no %s: an idle page takes some percents of a core", name)
 
 
+def fetch_nothing() -> None:
+    """Let Gradio fetch no address that a visitor names as a file, of whatever size; on its own it would any public one."""
+    import safehttpx
+    from gradio import processing_utils
+
+    async def refused(*_: object, **__: object) -> Any:
+        raise ValueError("this page fetches no address")
+
+    safehttpx.async_validate_url = refused  # asked before each address that is not on the next one's list
+    processing_utils.async_ssrf_protected_get = refused
+
+
 def lean_sessions(demo: gr.Blocks) -> None:
     """Let a session keep no copy of the page: 320 KiB for each tab and each call of an endpoint, what was typed among it, for links that this page does not make.
 
@@ -117,14 +129,9 @@ def lean_sessions(demo: gr.Blocks) -> None:
         state_holder.SessionState = LeanSession  # type: ignore[misc]
 
 
-def forgets(demo: gr.Blocks) -> Callable[[gr.Request], None]:
-    """A listener for a tab that is closed: what Gradio keeps of it, by default for ever, goes at once."""
-    import gradio as gr
-
-    def forget(visitor: gr.Request) -> None:
-        getattr(getattr(demo, "state_holder", None), "session_data", {}).pop(visitor.session_hash, None)
-
-    return forget
+def forget(demo: gr.Blocks, session: str) -> None:
+    """Let go of what Gradio keeps of a tab that is closed: some of the parts that it was shown, by default for ever."""
+    getattr(getattr(demo, "state_holder", None), "session_data", {}).pop(session, None)
 
 
 def left() -> Callable[[], bool]:
