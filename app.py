@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from inference import log as plain
 from inference import terminal
 from inference.cli.exits import FAILED, STOPPED, WRONG
 from inference.cli.parser import Parser
@@ -89,14 +90,15 @@ def lane_starter(settings: Settings) -> Starter:
         return start_worker
     from inference.space.zero import ZeroStarter  # brings torch, which the page's process does without everywhere else
 
-    begin_log()
+    begin_log(settings)
     starter = ZeroStarter(settings)
     starter.place()
     return starter
 
 
-def begin_log() -> None:
+def begin_log(settings: Settings) -> None:
     """Log to stderr from now on."""
+    plain.begin(settings.auth.partition(":")[2])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
@@ -144,7 +146,7 @@ def main(argv: list[str] | None = None, starter: Starter | None = None) -> int:
             check_address(settings)
         demo, engine, start = build_page(settings, starter or lane_starter(settings))
     except InferenceError as error:
-        print(error, file=sys.stderr)
+        terminal.tell(error)
         return WRONG if isinstance(error, WrongArguments) else FAILED
     except KeyboardInterrupt:  # before the page is up; after that it is how the page ends
         return STOPPED
@@ -156,7 +158,7 @@ def serve(page: gr.Blocks, engine: Engine, start: Callable[[], None], settings: 
     from ui.build import launch
     from ui.sharing import notices, open_link
 
-    begin_log()
+    begin_log(settings)
     log.info("settings: %s", settings)
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""How a process of ours starts another one, and how the other one ends with it. Standard library only."""
+"""How a process of ours starts another one, and how the other one ends with it. Standard library and the log only."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+
+from inference import log
 
 ROOT = Path(__file__).resolve().parent.parent
 ZERO_GPU = "SPACES_ZERO_GPU"  # set on a Space whose GPU is lent for a call at a time, to the page's own process alone
@@ -35,6 +37,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def log_to_stderr(quiet: bool) -> None:
     """Set up the log of a process that works for a lane, before its heavy imports; `quiet`: faults with their traces only, of libraries too."""
+    log.begin()
     logging.basicConfig(level=logging.ERROR if quiet else logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.ERROR if quiet else logging.WARNING)
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # those of transformers too; our own progress goes by a hook

@@ -19,7 +19,9 @@ from typing import TextIO
 USUAL_WIDTH = 80  # where the output goes to no terminal, or to one that does not say
 LEAST_WIDTH = 20
 PLAIN = {"×": "x", "±": "+-", "–": "-", "—": "-", "·": "-", "…": "...", "‘": "'", "’": "'", "“": '"', "”": '"'}
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202d\u202e]")
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)  # C0, C1, line ends that are none here, and what turns the rest of a line round
 
 
 def prepare() -> None:
@@ -100,6 +102,16 @@ def _columns(sign: str) -> int:
 def printable(text: str) -> str:
     """`text` with its control characters shown as escapes, line breaks kept and tabs as spaces."""
     return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text.replace("\r\n", "\n")).expandtabs(4)
+
+
+def in_json(text: str) -> str:
+    """JSON that says the same, its control characters as JSON's own escapes; they can stand in its strings alone."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def tell(words: object) -> None:
+    """A line on stderr."""
+    print(printable(str(words)), file=sys.stderr, flush=True)
 
 
 def cut(line: str, most: int) -> str:

@@ -1,5 +1,6 @@
 """What a terminal can show: widths in columns, lines broken to them, letters it lacks, a reader that has gone."""
 
+import json
 import os
 import subprocess
 import sys
@@ -37,8 +38,16 @@ def test_a_wrapped_line_fits_and_loses_nothing(text, most, hang):
 
 def test_a_model_s_control_characters_are_shown_and_not_obeyed():
     assert terminal.printable("a\x1b[2Jb\rc\ne\u202ef\x9b") == "a\\x1b[2Jb\\rc\ne\\u202ef\\x9b"
+    assert terminal.printable("\x1b]8;;http://evil\x07link\x08 \u2067rtl\u2069") == "\\x1b]8;;http://evil\\x07link\\x08 \\u2067rtl\\u2069"
+    assert terminal.printable("👩\u200d👧 שלום\u200f") == "👩\u200d👧 שלום\u200f", "what joins signs, and marks of direction that end with them, stay"
     assert terminal.printable("\tif x:") == "    if x:"
     assert terminal.printable("two\r\nlines") == "two\nlines"
+
+
+@pytest.mark.parametrize("text", ["a\x9b31m", "\x7f\u202e", "\u2028\u2066", 'quoted "\\u009b"', "plain é 漢"])
+def test_json_on_a_terminal_says_the_same_and_is_not_obeyed(text):
+    shown = terminal.in_json(json.dumps({"a": text}, ensure_ascii=False))
+    assert json.loads(shown) == {"a": text} and not set("\x7f\x9b\u2028\u202e\u2066") & set(shown)
 
 
 def python(program, **more):

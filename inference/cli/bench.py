@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -105,7 +104,7 @@ def _tokens(options: argparse.Namespace, settings: Settings, request: Request) -
             raise WrongArguments(f"--prompts looks at tokens, not at speed, so it takes no --{name.replace('_', '-')}. Leave one of them out.")
     prompts, left_out = read_prompts(Path(options.prompts))
     for words in left_out.words():
-        print(words, file=sys.stderr)
+        terminal.tell(words)
     with closing(Line()) as line:
         result = equal(settings, [replace(request, prompt=prompt.text) for prompt in prompts], 2 if options.repeats is None else options.repeats, line.say)
     given = _given(options, result, lambda: terminal.wrapped(equal_words(result), terminal.width(), 4))

@@ -9,7 +9,6 @@ import argparse
 import logging
 import math
 import os
-import sys
 from typing import Any
 
 from inference import hardware, terminal
@@ -61,7 +60,7 @@ def _deploy(wanted: Asked, found: list[files.SpaceFile], prompt: str) -> int:
     except (InferenceError, KeyboardInterrupt):
         line.close()
         for told in _left(work.done, work.hub.unsure, page(wanted)):
-            print(told, file=sys.stderr)
+            terminal.tell(told)
         raise
     line.close()
     print(page(wanted))

@@ -55,7 +55,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     if options.prompts:
         rows, left_out = read_prompts(Path(options.prompts))
         for words in left_out.words():
-            print(words, file=sys.stderr)
+            terminal.tell(words)
         prompts = tuple(dict.fromkeys(row.text for row in rows))
     request = Request(prompts[0], max_new_tokens=options.max_new_tokens)
     return Plan(clients, options.rounds, prompts, request, options.max_first_token, options.max_total, options.leave_every)

@@ -14,7 +14,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 
-from inference import child, machine, terminal
+from inference import child, log, machine, terminal
 from inference.cli import output, parser, report
 from inference.cli import prompts as prompts_command
 from inference.cli import quality as quality_command
@@ -44,11 +44,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(arguments: list[str] | None) -> int:
     try:
         options = parser.parse(arguments)
-        logging.basicConfig(level=logging.INFO if options.verbose else logging.ERROR, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+        logging.basicConfig(level=logging.INFO if options.verbose else logging.ERROR, stream=log.of_stderr(), format="%(levelname)s %(name)s: %(message)s")
         machine.check_platform()
         return COMMANDS[options.command](options, _settings(options))
     except InferenceError as error:
-        print(error, file=sys.stderr)
+        terminal.tell(error)
         return WRONG if isinstance(error, WrongArguments) else FAILED
     except SystemExit as ended:  # --help
         return int(ended.code or 0)

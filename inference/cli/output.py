@@ -113,7 +113,7 @@ def put(name: str, text: str) -> bool:
     except BrokenPipeError:  # a pipe whose reader has seen enough
         return False
     except OSError as error:
-        print(f"{name} can't be written ({error.strerror or error}). {_kept(name, data)}", file=sys.stderr)
+        terminal.tell(f"{name} can't be written ({error.strerror or error}). {_kept(name, data)}")
         return False
     return True
 
@@ -123,7 +123,7 @@ def show(text: str, json: str | None = None) -> bool:
     if json is not None and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors=ESCAPED)
     try:
-        print(text if json is None else json, end="\n" if json is None else "", flush=True)
+        print(terminal.printable(text) if json is None else terminal.in_json(json), end="\n" if json is None else "", flush=True)
     except BrokenPipeError:  # the reader has seen enough (`| head`)
         return False
     except (OSError, UnicodeError) as error:

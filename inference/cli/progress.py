@@ -73,7 +73,7 @@ class Line:
     def say(self, words: str) -> None:
         """`put`, but a sentence or a table stays, and on a pipe the same words with other numbers wait for `QUIET_S`."""
         if words.endswith(".") or "\n" in words:
-            self._write((CLEAR if self.live else "") + f"{words}\n")
+            self._write((CLEAR if self.live else "") + f"{terminal.printable(words)}\n")
             return
         kind, now = re.sub(r"\d+", "", words), time.monotonic()
         if self.live or now - self._said.get(kind, -QUIET_S) >= QUIET_S:

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     output.check_targets(options)
     series = Series(prompts, skipped)
     for line in series.skipped.words():
-        print(line, file=sys.stderr)
+        terminal.tell(line)
     with Engine(settings) as engine, _interrupt_stops(series):
         try:
             with closing(Bar(len(prompts), lambda: names(engine))) as bar:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from inference import cgroups, machine, terminal
+from inference import cgroups, log, machine, terminal
 from inference.cache import cache, disk
 from inference.cache.cache import Cache
 from inference.doctor import here
@@ -156,16 +156,16 @@ def main() -> int:
     """Print the report for the environment's settings, of their model alone (`--model`), or empty the cache (`--empty-cache`); the exit code."""
     terminal.prepare()
     settings = from_env()
-    logging.basicConfig(level=logging.ERROR if settings.quiet else logging.INFO, stream=sys.stderr)  # what is amiss stands in the report
+    logging.basicConfig(level=logging.ERROR if settings.quiet else logging.INFO, stream=log.of_stderr())  # what is amiss stands in the report
     return terminal.delivering(lambda: _print(settings), 1)
 
 
 def _print(settings: Settings) -> int:
     if "--empty-cache" in sys.argv[1:]:
-        print("\n".join(emptied(cache.of(settings))))
+        print(terminal.printable("\n".join(emptied(cache.of(settings)))))
         return 0
     lines, well = report_model(settings) if "--model" in sys.argv[1:] else report(settings)
-    print(terminal.fit("\n".join(lines), HANG))
+    print(terminal.fit(terminal.printable("\n".join(lines)), HANG))
     return 0 if well else 1
 
 

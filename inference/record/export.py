@@ -19,7 +19,7 @@ from inference.record.markdown import markdown_all
 from inference.record.model import SCHEMA, LaneRecord, Record, RunRecord
 from inference.record.scores import NoQuality, Quality
 
-FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # the wide ones count as the others where Japanese is written
 ENDINGS = {"markdown": "md", "json": "json", "csv": "csv"}
 RUN = (
     "finish_reason", "error", "prompt_tokens", "new_tokens", "queue_s", "turn_wait_s", "load_wait_s", "ttft_s", "prefill_tps",
