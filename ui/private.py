@@ -115,6 +115,8 @@ def lean_sessions(demo: gr.Blocks) -> None:
         return
 
     class LeanSession(theirs):  # type: ignore[misc, valid-type]
+        config_values = property(lambda _: {}, lambda _, __: None)  # whatever is put there is gone
+
         def __init__(self, blocks: gr.Blocks) -> None:
             super().__init__(SimpleNamespace(default_config=blocks.default_config, blocks=()))  # copies only what is in `blocks`
 

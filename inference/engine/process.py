@@ -68,18 +68,21 @@ class LaneProcess:
     def _read(self, on_event: Callable[[Event], None], on_exit: Callable[[int], None]) -> None:
         assert self._child.stdout is not None
         try:
-            for line in self._child.stdout:
-                try:
-                    event = decode(line)
-                except (ValueError, TypeError):
-                    log.warning("a lane wrote a line that is no event (%d characters)", len(line))
-                    continue
-                on_event(event)
+            with self._child.stdout as lines:
+                for line in lines:
+                    try:
+                        event = decode(line)
+                    except (ValueError, TypeError):
+                        log.warning("a lane wrote a line that is no event (%d characters)", len(line))
+                        continue
+                    on_event(event)
         except Exception:
             # Nobody would read this child any more, and its lane would never answer again.
             log.exception("an event of lane process %d could not be taken; the process is ended", self.pid)
             self.kill()
-        on_exit(self._ended())
+        code = self._ended()
+        self._to_write.put(None)  # nobody closes a process that ended by itself: its pipe and the thread that writes there go here
+        on_exit(code)
 
     def _ended(self) -> int:
         """The code of a child whose output is closed: one that goes on all the same can tell nobody anything."""

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 
+import psutil
 import pytest
 
 from inference.engine.process import LaneProcess
@@ -55,6 +56,16 @@ def test_requests_arrive_whole_and_in_order_once_a_stopped_child_goes_on(start, 
     lengths = [int(line) for line in (tmp_path / "lengths").read_text().split()]
     assert [length - lengths[0] for length in lengths] == list(range(5)) and lengths[0] > 100_000
     until(lambda: codes == [0], what="an ordinary end")
+
+
+def test_a_child_that_ends_by_itself_leaves_no_thread_and_no_open_pipe(start):
+    start("pass")[0].close()
+    threads, handles = set(threading.enumerate()), psutil.Process().num_fds()
+    for _ in range(3):
+        process, codes = start(DEAF)
+        os.kill(process.pid, signal.SIGKILL)
+        until(lambda codes=codes: codes == [-signal.SIGKILL], what="the child's end")
+    until(lambda: set(threading.enumerate()) <= threads and psutil.Process().num_fds() <= handles, what="its threads and pipes gone")
 
 
 def test_a_child_whose_event_cannot_be_taken_is_ended_and_its_end_is_told(start):

@@ -19,6 +19,7 @@ MIB = 2**20
 MOST_GROWTH = 30 * MIB  # bytes of RSS, of the page and its lanes together
 LEAST_S, LONGEST_S = 14.0, 90.0  # a thread that waits for work is let go after ten seconds, at the next request
 EQUAL = ("threads", "handles", "processes", "files", "disk")
+MOST_DIGITS = 64  # bytes: a note of when something was used may be some digits longer
 STEADY = 3  # as many readings, a second apart, must be the same
 
 
@@ -96,6 +97,7 @@ def table(before: Reading, after: Reading) -> str:
 
 def left_behind(before: Reading, after: Reading) -> list[str]:
     """What has not come back: counts that differ, and memory that grew by more than `MOST_GROWTH`."""
-    found = [f"{name}: {getattr(before, name)}, then {getattr(after, name)}" for name in EQUAL if getattr(before, name) < getattr(after, name)]
+    more = {name: getattr(after, name) - getattr(before, name) for name in EQUAL}
+    found = [f"{name}: {count} more" for name, count in more.items() if count > (MOST_DIGITS if name == "disk" else 0)]
     grown = after.page_rss + after.lanes_rss - before.page_rss - before.lanes_rss
     return [*found, f"{grown / MIB:.1f} MiB more memory"] if grown > MOST_GROWTH else found

@@ -6,6 +6,7 @@ import inspect
 import os
 import subprocess
 import sys
+import urllib.request
 
 import gradio as gr
 import pytest
@@ -14,7 +15,10 @@ from gradio import component_meta, http_server, networking, queueing
 from uvicorn.middleware.proxy_headers import _TrustedHosts
 
 from inference.child import ROOT
+from tests.support.http_tab import HttpTab
+from tests.support.until import until
 from ui import private
+from ui.tabs import MOST_TABS
 
 
 def test_gradio_s_queue_sleeps_as_long_as_it_is_told():
@@ -94,3 +98,36 @@ def test_proxies_are_put_back_and_this_machine_is_asked_past_them(monkeypatch):
             assert "http_proxy" not in os.environ
     assert os.environ["http_proxy"] == "http://127.0.0.1:9"
     assert os.environ["NO_PROXY"] == os.environ["no_proxy"] == "example.org,localhost,127.0.0.1,::1"
+
+
+def test_a_session_keeps_no_copy_of_the_page_and_nothing_that_was_typed(fake_app):
+    page = HttpTab(fake_app.url, "kept")
+    page.press("my secret words", ["my system", "chat", 3, 0, 0, "together"])
+    kept = fake_app.demo.state_holder.session_data["kept"]
+    assert kept.config_values == {} and "my secret words" not in str(vars(kept)["state_data"])
+    assert set(kept.blocks_config.blocks) == set(fake_app.demo.default_config.blocks), "what it is shown by is there"
+
+
+def test_what_gradio_keeps_of_a_tab_goes_with_it(fake_app):
+    page = HttpTab(fake_app.url, "leaves")
+    with urllib.request.urlopen(f"{page.url}/heartbeat/leaves") as alive:
+        alive.readline()
+        page.press("hello")
+        assert "leaves" in fake_app.demo.state_holder.session_data
+    until(lambda: "leaves" not in fake_app.demo.state_holder.session_data, what="the tab forgotten")
+
+
+def test_a_gradio_whose_sessions_are_made_in_another_way_keeps_them(caplog, monkeypatch):
+    from gradio import state_holder
+
+    class Theirs:
+        def __init__(self, blocks):
+            self.other = blocks.other
+
+    monkeypatch.setattr(state_holder, "SessionState", Theirs)
+    private.lean_sessions(object())
+    assert state_holder.SessionState is Theirs and "keeps a copy" in caplog.text
+
+
+def test_few_sessions_are_kept_of_those_who_never_say_that_they_leave(fake_app):
+    assert fake_app.demo.state_holder.capacity == MOST_TABS
