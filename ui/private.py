@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 IDENTIFIED: dict[str, Any] = {"queue": True, "concurrency_limit": 16} if on_zero_gpu() else {}
 # seconds between two looks; the second is for progress bars, of which there are none
 QUEUE_SLEEPS = {"sleep_when_free": 0.1, "progress_update_sleep_when_free": 1.0}
+# of each visitor's last events, which Gradio makes a table of by pandas at the end of every one
+QUEUE_NOTES = {"ANALYTICS_MAX_EVENTS": 1, "ANAYLTICS_CACHE_FREQUENCY": 2**62}
 
 
 def import_gradio() -> None:
@@ -79,16 +81,16 @@ def json_for_mcp() -> None:
 
 
 def calm(demo: gr.Blocks) -> None:
-    """Let Gradio look at its queue 10 times a second, not 1,000: that took 6 % of a core while idle.
+    """Let Gradio look at its queue 10 times a second, not 1,000, which took 6 % of a core while idle, and keep no notes of who asked what.
 
     A run begins when `begin` submits it, which is not queued; only its first frame may come 0.1 s later.
     """
     queue = getattr(demo, "_queue", None)
-    for name, value in QUEUE_SLEEPS.items():
+    for name, value in (QUEUE_SLEEPS | QUEUE_NOTES).items():
         if hasattr(queue, name):
             setattr(queue, name, value)
         else:
-            log.warning("this Gradio has no %s: an idle page takes some percents of a core", name)
+            log.warning("this Gradio has no %s: the page takes more of a core, idle or not", name)
 
 
 def fetch_nothing() -> None:

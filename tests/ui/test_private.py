@@ -32,9 +32,18 @@ def test_gradio_s_queue_sleeps_as_long_as_it_is_told():
         assert getattr(demo._queue, name) == value and f"sleep(self.{name})" in source
 
 
+def test_gradio_s_queue_keeps_no_notes_of_who_asked_what(fake_app):
+    queue = fake_app.demo._queue
+    for name in ("first", "second"):
+        tab = HttpTab(fake_app.url, name)
+        tab.begin()
+        tab.join(20)
+    assert len(queue.event_analytics) <= 1 and queue.cached_event_analytics_summary == {"functions": {}}
+
+
 def test_a_gradio_without_them_is_told_in_the_log_and_nothing_else(caplog):
     private.calm(object())
-    assert caplog.text.count("this Gradio has no") == len(private.QUEUE_SLEEPS)
+    assert caplog.text.count("this Gradio has no") == len(private.QUEUE_SLEEPS | private.QUEUE_NOTES)
 
 
 def test_a_component_without_a_source_file_gets_no_stub(monkeypatch):
