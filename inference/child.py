@@ -25,14 +25,14 @@ def on_zero_gpu() -> bool:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment, in which a child finds our packages wherever it is started, and `more`.
+    """This process's environment, in which a child finds our packages wherever it is started, and none in that folder, which may be a checkpoint's; and `more`.
 
     On ZeroGPU no child has the card, nor knows of the platform.
     """
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if on_zero_gpu() else {}
     inherited = {name: value for name, value in os.environ.items() if name != ZERO_GPU}
-    return {**inherited, **hidden, "PYTHONPATH": path, **more}
+    return {**inherited, **hidden, "PYTHONPATH": path, "PYTHONSAFEPATH": "1", **more}
 
 
 def log_to_stderr(quiet: bool) -> None:

@@ -46,6 +46,16 @@ time.sleep(60)
 """
 
 
+def test_a_child_imports_nothing_of_the_folder_it_is_started_in(tmp_path):
+    """Which may be a checkpoint's, and hold a file that is called as a package that is looked for."""
+    (tmp_path / "psutil.py").write_text("raise SystemExit('it was run')")
+    (tmp_path / "inference").mkdir()
+    (tmp_path / "inference" / "__init__.py").write_text("raise SystemExit('it was run')")
+    for how in (["-c", "import psutil, inference.units"], ["-m", "inference.units"]):
+        done = subprocess.run([sys.executable, *how], cwd=tmp_path, env=child.environment(), capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_frozen_lane_ends_with_a_page_that_is_killed_and_not_with_the_thread_that_asked_for_it():
     environment = child.environment(ENDPOINT_X_URL="http://127.0.0.1:9/v1")
     page = subprocess.Popen([sys.executable, "-c", PAGE], env=environment, stdout=subprocess.PIPE, text=True)

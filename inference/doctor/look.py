@@ -81,7 +81,7 @@ def _to_be_made(found: Checkpoint, settings: Settings, work: Path) -> Seen:
     if found.folder.is_file():
         try:
             with formats.parsed_once():
-                config = AutoConfig.from_pretrained(found.folder.parent, gguf_file=found.folder.name)
+                config = AutoConfig.from_pretrained(found.folder.parent, gguf_file=found.folder.name, trust_remote_code=False)
         except Exception as error:  # the reader checks little
             raise InferenceError(f"{found.id} can't be converted ({first_line(error)}). Take the model's safetensors.") from error
         return Seen(found.id, f"GGUF file of {size(found.folder.stat().st_size)}, to be converted once", where, config, as_bf16(config))

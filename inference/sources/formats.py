@@ -98,10 +98,10 @@ def convert_gguf(file: Path, out: Path, report: Report, dtype: str | None = None
 
     with parsed_once():
         report(Loading("restoring its tokenizer (once)", 1, 3, "steps"))
-        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
         report(Loading("restoring its weights (once)", 2, 3, "steps"))
         read = getattr(torch, dtype) if dtype else torch.float32
-        model, info = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=read, output_loading_info=True)
+        model, info = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False, dtype=read, output_loading_info=True)
     if info["missing_keys"]:
         raise ValueError(f"it lacks {sorted(info['missing_keys'])[0]}")
     model.hf_quantizer = None

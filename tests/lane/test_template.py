@@ -161,6 +161,25 @@ def test_whatever_a_template_raises_is_told_in_a_sentence(fault):
         Encoder(tokenizer_with(fault + TEMPLATE)).encode(Request("hi"))
 
 
+def test_a_template_reaches_nothing_of_python(tmp_path):
+    """What gets a template without a sandbox to the system; each is refused, and the file is not there."""
+    there = tmp_path / "ran"
+    touch = f"open('{there}', 'w')"
+    for way in (
+        f"{{{{ cycler.__init__.__globals__.__builtins__.{touch} }}}}",
+        f"{{{{ joiner.__init__.__globals__['__builtins__'].{touch} }}}}",
+        f"{{{{ strftime_now.__globals__['__builtins__'].{touch} }}}}",
+        f"{{{{ raise_exception.__globals__['__builtins__'].{touch} }}}}",
+        f"{{{{ ''.__class__.__mro__[1].__subclasses__()[0].__init__.__globals__.{touch} }}}}",
+        f"{{{{ ('{{0.__class__.__init__.__globals__}}' | attr('format'))(messages) }}}}{{{{ lipsum.__globals__.os.system('touch {there}') }}}}",
+        "{% do messages.append(1) %}",
+        "{{ messages.__setitem__(0, 1) }}",
+    ):
+        with pytest.raises(InferenceError, match="chat template refused the prompt"):
+            Encoder(tokenizer_with(way + TEMPLATE)).encode(Request("hi"))
+        assert not there.exists()
+
+
 def test_a_typed_mark_is_text_where_the_template_trims_one_end_only():
     """Llama-2 strips system prompt and prompt together: the prompt loses the end alone."""
     tokenizer = tokenizer_with(LLAMA_2)
