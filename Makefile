@@ -18,7 +18,8 @@ fuzz: install-dev
 	FUZZ=$(FUZZ) $(PYTHON) -m pytest tests/fuzz --timeout 7200
 
 load: install-dev
-	$(PYTHON) tests/load/clients.py
+	$(PYTHON) tests/load/clients.py --clients 50
+	$(PYTHON) tests/load/soak.py
 
 faults: install-dev
 	$(PYTHON) tests/load/faults.py

@@ -34,6 +34,7 @@ from tests.load.readings import left_behind, settled, table  # noqa: E402
 from tests.support.http_tab import JSON, HttpTab  # noqa: E402
 from tests.support.page_fixtures import CHROMIUM, CHROMIUM_FLAGS  # noqa: E402
 from tests.support.tiny import make_checkpoint  # noqa: E402
+from tests.support.until import until  # noqa: E402
 
 WARM_UP = 50  # prompts before the first reading
 AT_ONCE = 4
@@ -149,6 +150,7 @@ def kills(site: Site, count: int, every_s: float = 20.0) -> None:
     thread.start()
     for number in range(count):
         over.wait(every_s)
+        until(site.lanes, WAIT_S, "a lane to kill")
         lanes = site.lanes()
         lanes[number % len(lanes)].kill()
     over.wait(every_s)
