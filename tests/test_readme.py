@@ -17,7 +17,7 @@ from inference.cli import parser
 
 README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS]
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *DOCS]
 MOST_LINES, MOST_COLUMNS, FIRST_SCREEN = 250, 120, 20
 FIGURE = re.compile(r"(?<![\w.-])(\d(?:[\d.,]*\d)?)( (?:tok/s|ms|s|GiB|MiB|nat|%))?(?! bits?\b)(?![\w-])")
 

@@ -136,8 +136,11 @@ def leave_in_the_middle(site: Site, number: int) -> None:
             next(line for line in events if b"process_generating" in line)
 
 
-def kills(site: Site, count: int, every_s: float = 20.0) -> None:
-    """Lanes killed one after the other, `count` times, while prompts go on; each prompt is answered or told why not."""
+def kills(site: Site, count: int, every_s: float = 5.0) -> None:
+    """Lanes killed one after the other, `count` times, while prompts go on; each prompt is answered or told why not.
+
+    Not before both have answered since the kill before: one that dies three times in a row stays failed until somebody presses Try again.
+    """
     over, ended = threading.Event(), Counter[str]()
 
     def go_on() -> None:
@@ -150,7 +153,8 @@ def kills(site: Site, count: int, every_s: float = 20.0) -> None:
     thread.start()
     for number in range(count):
         over.wait(every_s)
-        until(site.lanes, WAIT_S, "a lane to kill")
+        before = ended["answered"]
+        until(lambda before=before: ended["answered"] > before, WAIT_S, "an answer by both lanes")
         lanes = site.lanes()
         lanes[number % len(lanes)].kill()
     over.wait(every_s)
