@@ -7,6 +7,11 @@ known to be good, since it reads some of the same variables and fails less polit
 
 from __future__ import annotations
 
+from inference import stopping
+
+if __name__ == "__main__":
+    stopping.at_once()
+
 from inference.child import on_zero_gpu
 
 if on_zero_gpu():
@@ -147,6 +152,7 @@ def main(argv: list[str] | None = None, starter: Starter | None = None) -> int:
         print(error, file=sys.stderr)
         return WRONG if isinstance(error, WrongArguments) else FAILED
     except KeyboardInterrupt:  # before the page is up; after that it is how the page ends
+        print("\nStopped.", file=sys.stderr)
         return STOPPED
     return 0 if reloading else serve(demo, engine, start, settings)
 

@@ -53,9 +53,12 @@ _WRITING = threading.Lock()
 def write(event: Event) -> None:
     """Write one event whole: the thread that hears a ping writes too."""
     line = encode(event) + "\n"
-    with _WRITING:
-        _OUT.write(line)
-        _OUT.flush()
+    try:
+        with _WRITING:
+            _OUT.write(line)
+            _OUT.flush()
+    except BrokenPipeError:  # whoever started this process is gone, of which its input tells a moment later
+        os._exit(0)
 
 
 class AnyLane(Protocol):
