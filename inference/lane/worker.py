@@ -25,7 +25,7 @@ from typing import Any, NoReturn, Protocol  # noqa: E402
 from inference import child, machine  # noqa: E402
 from inference.cache import cache  # noqa: E402
 from inference.cpu import build  # noqa: E402
-from inference.errors import DEVICE_LOST_CODE, UNEXPECTED, DeviceLost, InferenceError, Refused  # noqa: E402
+from inference.errors import DEVICE_LOST_CODE, UNEXPECTED, DeviceLost, InferenceError, Refused, memory_told  # noqa: E402
 from inference.events import (  # noqa: E402
     Done,
     Event,
@@ -229,7 +229,8 @@ class Worker:
         lane = self.lane
         self._load()
         if lane is not None and lane.loaded:
-            self.emit(score(lane.model, lane.source, lane.name, run_id, request, self._should_stop(run_id)))
+            with memory_told(self.hello.device, "while scoring", "Score a shorter text; the lane is still usable."):
+                self.emit(score(lane.model, lane.source, lane.name, run_id, request, self._should_stop(run_id)))
 
     def _device_lost(self) -> bool:
         from inference.lane.paths import device_lost
