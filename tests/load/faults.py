@@ -8,7 +8,6 @@ every kind is tried in each phase where it can be.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 import tempfile
