@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+IN_A_RUN = ("in this run", "Shorten the prompt or ask for fewer new tokens; the lane is still usable.")  # for `memory_told`
 SHORT_OF_MEMORY = ("out of memory", "allocate memory", "not enough memory", "insufficient memory", "alloc_failed")
 
 

@@ -21,7 +21,7 @@ from inference.cpu.library import Library
 from inference.decode.decoder import Decoder, ShouldStop, answer
 from inference.decode.eager import Forward, check_state
 from inference.decode.sampling import Sampler, sampler_for
-from inference.errors import InferenceError, memory_told, short_of_memory
+from inference.errors import IN_A_RUN, InferenceError, memory_told, short_of_memory
 from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Report, Request, Text
 from inference.fast import FastWays, first_line
 from inference.lane import energy, measured, vram
@@ -253,9 +253,9 @@ class _Answer:
 
     def tokens(self, done: list[int]) -> Iterator[int | None]:
         """The ids one after the other, None where a Stop can be seen to; `done` are those that the caller has taken."""
-        limit, advice = self._request.max_new_tokens, "Shorten the prompt or ask for fewer new tokens; the lane is still usable."
+        limit = self._request.max_new_tokens
         try:
-            with memory_told(self._lane.device, "in this run", advice):
+            with memory_told(self._lane.device, *IN_A_RUN):
                 while len(done) < limit:
                     sampler = sampler_for(self._request, len(done))
                     try:

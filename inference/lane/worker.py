@@ -25,7 +25,7 @@ from typing import Any, NoReturn, Protocol  # noqa: E402
 from inference import child, machine  # noqa: E402
 from inference.cache import cache  # noqa: E402
 from inference.cpu import build  # noqa: E402
-from inference.errors import DEVICE_LOST_CODE, UNEXPECTED, DeviceLost, InferenceError, Refused, memory_told  # noqa: E402
+from inference.errors import DEVICE_LOST_CODE, IN_A_RUN, UNEXPECTED, DeviceLost, InferenceError, Refused, memory_told  # noqa: E402
 from inference.events import (  # noqa: E402
     Done,
     Event,
@@ -220,8 +220,9 @@ class Worker:
             self._load()
             if not lane.loaded:
                 return
-        for event in lane.generate(run_id, request, self._should_stop(run_id)):
-            self.emit(event)
+        with memory_told(self.hello.device, *IN_A_RUN):
+            for event in lane.generate(run_id, request, self._should_stop(run_id)):
+                self.emit(event)
 
     def _score(self, run_id: str, request: ScoreRequest) -> None:
         from inference.lane.scoring import score

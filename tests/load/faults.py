@@ -51,12 +51,15 @@ TRIED = [(phase, kind) for phase in PHASES for kind in (*IN_ANY, *ONLY_IN) if ph
 
 @dataclass
 class Seen:
-    """What the cards said while the fault lasted, in order, each once."""
+    """What the cards said from the fault on, in order, each once."""
 
     words: list[str]
+    struck: Path | None = None
     end: str = ""
 
     def look(self, line: render.Line) -> None:
+        if not (self.struck and self.struck.exists()):
+            return
         said = line.sentence.rstrip() or line.words
         if said.split(" for ")[0] not in [word.split(" for ")[0] for word in self.words]:
             self.words.append(said)
@@ -123,7 +126,7 @@ def tried(phase: str, kind: str, model: str, folder: Path, cache: str) -> str:
     file = folder / "struck"
     settings = Settings(model_id=model, lanes=LANES, lane_patience_s=PATIENCE_S, cache_dir=cache, quiet=True)
     with Engine(settings, starter(f"{phase} {kind}", file)) as engine:
-        began, seen = time.perf_counter(), Seen([])
+        began, seen = time.perf_counter(), Seen([], file)
         other = [""]
         aside = threading.Thread(target=lambda: other.__setitem__(0, answered(engine, LANES[1])))
         aside.start()
