@@ -172,16 +172,16 @@ def serve(page: gr.Blocks, engine: Engine, start: Callable[[], None], settings: 
     except OSError as error:
         print(f"The page can't be served: {error}", file=sys.stderr)
         return FAILED
-    print(f"Open {url}", flush=True)
+    terminal.say(f"Open {url}")
     if page.mcp_error:  # Gradio goes on without it, and says so only where it is not quiet
-        print(page.mcp_error, file=sys.stderr)
+        terminal.say(page.mcp_error, sys.stderr)
     for sentence in notices(settings):
-        print(sentence, file=sys.stderr, flush=True)
+        terminal.say(sentence, sys.stderr)
     open_link(page, settings, url)
     start()
     while not ended.wait(0.5):
         pass
-    print("Ending the lanes.", flush=True)
+    terminal.say("Ending the lanes.")
     engine.close()
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 from gradio_client import Client
 
 from inference.child import ROOT
+from tests.support.program import FAKE_PROGRAM
 from tests.support.until import until
 
 
@@ -90,3 +92,25 @@ def test_killed_outright_the_page_leaves_no_lane_behind(start):
     lanes = program.lanes()
     program.process.kill()
     until(lambda: not any(lane.is_running() for lane in lanes), 3, "no lane left")
+
+
+def test_a_page_that_can_print_nothing_serves_and_ends_all_the_same():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen([sys.executable, FAKE_PROGRAM, "--port", port], cwd=ROOT, stdout=full, stderr=full)
+
+    def serves() -> bool:
+        with contextlib.suppress(OSError):
+            return urllib.request.urlopen(f"http://127.0.0.1:{port}/config").status == 200
+        assert process.poll() is None, "it ended"
+        return False
+
+    try:
+        until(serves, 60, "the page")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
