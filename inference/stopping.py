@@ -24,5 +24,7 @@ def raised() -> None:
 
 
 def _end(*_: object) -> None:
-    os.write(2, b"\nStopped.\n")
-    os._exit(STOPPED)
+    try:
+        os.write(2, b"\nStopped.\n")
+    finally:
+        os._exit(STOPPED)
