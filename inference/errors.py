@@ -48,5 +48,6 @@ def memory_told(device: str, doing: str, advice: str) -> Iterator[None]:
     except Exception as error:
         if not short_of_memory(error):
             raise
-        said = "The GPU ran out of memory" if device == "cuda" else "The computer's memory (RAM) ran out"
+        of_the_card = device == "cuda" and not isinstance(error, MemoryError) and "allocate memory" not in str(error).lower()
+        said = "The GPU ran out of memory" if of_the_card else "The computer's memory (RAM) ran out"
         raise OutOfMemory(f"{said} {doing}. {advice}") from error

@@ -66,6 +66,8 @@ def test_what_is_no_want_of_memory_or_is_said_already_goes_through(error):
     assert seen.value is error
 
 
-def test_a_card_is_named():
-    with pytest.raises(OutOfMemory, match="^The GPU ran out of memory in this run. Ask again.$"), memory_told("cuda", "in this run", "Ask again."):
-        raise ERRORS["card"]
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_lane_on_a_card_says_which_memory_it_was(error):
+    said = "The GPU ran out of memory" if error == "card" else r"The computer's memory \(RAM\) ran out"
+    with pytest.raises(OutOfMemory, match=f"^{said} in this run. Ask again.$"), memory_told("cuda", "in this run", "Ask again."):
+        raise ERRORS[error]
