@@ -6,14 +6,17 @@ cache took to its first answer; FAILED where a process, a trace or a temporary f
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 
 import psutil
@@ -57,9 +60,11 @@ class Page:
         with urllib.request.urlopen(request, timeout=MOST_S) as answer:
             return f"{self.url}{what}/{json.load(answer)['event_id']}"
 
-    def answered(self) -> bool:
-        with urllib.request.urlopen(self.ask("compare"), timeout=MOST_S) as events:
+    def answered(self, what: str = "compare") -> bool:
+        """Whether a call is answered, or its page ends before."""
+        with contextlib.suppress(OSError, HTTPException), urllib.request.urlopen(self.ask(what), timeout=MOST_S) as events:
             return b"event: complete" in events.read()
+        return False
 
     def ended_by(self, number: int) -> tuple[int, list[str], float]:
         """Its exit code, the lines of its log and the seconds until no process of it was left."""
@@ -68,6 +73,11 @@ class Page:
         _, said = self.process.communicate(timeout=30)
         until(lambda: not left(self.mark), 30, "no process left")
         return self.process.returncode, said.splitlines(), time.monotonic() - began
+
+    def close(self) -> None:
+        """Leave no page behind, however that went."""
+        self.process.kill()
+        self.process.wait()
 
 
 def left(mark: Path) -> list[psutil.Process]:
@@ -86,17 +96,17 @@ def one(phase: str, way: str, model: str, cache: Path) -> str:
     """One end of a page; its line of the table. Raises AssertionError."""
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         mark = Path(folder) / "struck"
-        page = Page(phase, mark, model, cache)
-        if phase in ASKED_FOR:
-            page.ask(ASKED_FOR[phase])
-        until(mark.exists, MOST_S, f"a lane in its {phase}")
-        code, said, gone_s = page.ended_by(WAYS[way])
-        assert not any("Traceback" in line for line in said), said
-        assert code == (-signal.SIGKILL if way == "killed" else 0), code
-        after = Page(phase, mark, model, cache)
-        assert after.answered(), "no answer"
-        again_s = time.monotonic() - after.began
-        after.ended_by(signal.SIGINT)
+        with contextlib.closing(Page(phase, mark, model, cache)) as page:
+            if phase in ASKED_FOR:  # and heard: a run that nobody listens to is ended
+                threading.Thread(target=page.answered, args=(ASKED_FOR[phase],), daemon=True).start()
+            until(mark.exists, MOST_S, f"a lane in its {phase}")
+            code, said, gone_s = page.ended_by(WAYS[way])
+            assert not any("Traceback" in line for line in said), said
+            assert code == (-signal.SIGKILL if way == "killed" else 0), code
+        with contextlib.closing(Page(phase, mark, model, cache)) as after:
+            assert after.answered(), "no answer"
+            again_s = time.monotonic() - after.began
+            after.ended_by(signal.SIGINT)
         stays = [str(path) for path in cache.rglob(".new-*")]
         assert not stays, stays
         return f"| {phase} | page {way} | exit code {code} | no process left after {gone_s:.1f} s | {again_s:.1f} s |"
