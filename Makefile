@@ -23,6 +23,7 @@ load: install-dev
 
 faults: install-dev
 	$(PYTHON) tests/load/faults.py
+	$(PYTHON) tests/load/page_faults.py
 
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/python -m pytest -n 2 --dist loadfile

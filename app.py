@@ -7,6 +7,11 @@ known to be good, since it reads some of the same variables and fails less polit
 
 from __future__ import annotations
 
+from inference import stopping
+
+if __name__ == "__main__":
+    stopping.at_once()
+
 from inference.child import on_zero_gpu
 
 if on_zero_gpu():
@@ -149,6 +154,7 @@ def main(argv: list[str] | None = None, starter: Starter | None = None) -> int:
         terminal.tell(error)
         return WRONG if isinstance(error, WrongArguments) else FAILED
     except KeyboardInterrupt:  # before the page is up; after that it is how the page ends
+        print("\nStopped.", file=sys.stderr)
         return STOPPED
     return 0 if reloading else serve(demo, engine, start, settings)
 
@@ -168,16 +174,16 @@ def serve(page: gr.Blocks, engine: Engine, start: Callable[[], None], settings: 
     except OSError as error:
         print(f"The page can't be served: {error}", file=sys.stderr)
         return FAILED
-    print(f"Open {url}", flush=True)
+    terminal.say(f"Open {url}")
     if page.mcp_error:  # Gradio goes on without it, and says so only where it is not quiet
-        print(page.mcp_error, file=sys.stderr)
+        terminal.say(page.mcp_error, sys.stderr)
     for sentence in notices(settings):
-        print(sentence, file=sys.stderr, flush=True)
+        terminal.say(sentence, sys.stderr)
     open_link(page, settings, url)
     start()
     while not ended.wait(0.5):
         pass
-    print("Ending the lanes.", flush=True)
+    terminal.say("Ending the lanes.")
     engine.close()
     return 0
 

@@ -1,11 +1,13 @@
 """`python -m inference COMMAND`: see `cli/main.py`."""
 
-import sys
+from inference import stopping
 
 if __name__ == "__main__":
-    try:
-        from inference.cli.main import main
+    stopping.at_once()
+    import sys
 
-        sys.exit(main())
-    except KeyboardInterrupt:  # before a command has begun
-        sys.exit(130)
+    from inference.cli.main import main
+
+    code = main()
+    stopping.at_once()  # all is written and ended; what is left is Python's own end
+    sys.exit(code)

@@ -1,4 +1,12 @@
-"""The one error family: a sentence that says what happened, then what to do next."""
+"""The one error family: a sentence that says what happened, then what to do next; and which of other errors are a want of memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+IN_A_RUN = ("in this run", "Shorten the prompt or ask for fewer new tokens; the lane is still usable.")  # for `memory_told`
+SHORT_OF_MEMORY = ("out of memory", "allocate memory", "not enough memory", "insufficient memory", "alloc_failed")
 
 
 class InferenceError(Exception):
@@ -10,7 +18,7 @@ class Refused(InferenceError):
 
 
 class OutOfMemory(InferenceError):
-    """A load that was begun and found too little memory; the files it read are not to blame."""
+    """A load or a run that was begun and found too little memory; neither the files it read nor the way it took are to blame."""
 
 
 class WrongArguments(InferenceError):
@@ -23,3 +31,23 @@ class DeviceLost(InferenceError):
 
 DEVICE_LOST_CODE = 70  # with which a lane's process ends where its device is past use
 UNEXPECTED = "This lane failed unexpectedly ({}); the log has the trace. Ask again, or run `python -m inference doctor`."
+
+
+def short_of_memory(error: BaseException) -> bool:
+    """Whether an error is a want of memory, of the computer's or of a card's: torch's own say so in words."""
+    return isinstance(error, (OutOfMemory, MemoryError)) or any(words in str(error).lower() for words in SHORT_OF_MEMORY)
+
+
+@contextlib.contextmanager
+def memory_told(device: str, doing: str, advice: str) -> Iterator[None]:
+    """Turn a want of memory inside into its sentence (OutOfMemory); everything else goes through as it is."""
+    try:
+        yield
+    except (OutOfMemory, Refused, DeviceLost):
+        raise
+    except Exception as error:
+        if not short_of_memory(error):
+            raise
+        of_the_card = device == "cuda" and not isinstance(error, MemoryError) and "allocate memory" not in str(error).lower()
+        said = "The GPU ran out of memory" if of_the_card else "The computer's memory (RAM) ran out"
+        raise OutOfMemory(f"{said} {doing}. {advice}") from error

@@ -62,6 +62,14 @@ def delivered() -> bool:
     return done
 
 
+def say(words: str, stream: TextIO | None = None) -> None:
+    """Print a line to `stream` (stdout) at once; a program that serves goes on also where nothing can be printed: a full disk, a reader that has gone."""
+    try:
+        print(words, file=stream, flush=True)
+    except OSError:
+        give_up(stream or sys.stdout)
+
+
 def give_up(stream: TextIO) -> None:
     """Let go of what `stream` could not write: else the interpreter tries again at its end, and complains."""
     with contextlib.suppress(OSError, ValueError):  # one that is no file of the system

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import gradio as gr
 
+from inference import terminal
 from inference.settings import Settings
 from inference.units import count
 from ui import private
@@ -54,8 +55,8 @@ def open_link(demo: gr.Blocks, settings: Settings, url: str, environ: Mapping[st
 
 def _open(demo: gr.Blocks, url: str) -> None:
     try:
-        print(f"Share link, good for a week: {private.share_link(demo)}", flush=True)
+        terminal.say(f"Share link, good for a week: {private.share_link(demo)}")
     except Exception as error:
         log.debug("no share link", exc_info=True)
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        print(f"There is no share link ({reason}). Look at the network, then start again with --share. The page goes on at {url}", file=sys.stderr, flush=True)
+        terminal.say(f"There is no share link ({reason}). Look at the network, then start again with --share. The page goes on at {url}", sys.stderr)

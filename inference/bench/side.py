@@ -14,6 +14,7 @@ import numpy as np
 from inference.engine.compare import answer, read_all
 from inference.engine.engine import Engine
 from inference.engine.process import LaneProcess, start_module, start_worker
+from inference.engine.silence import FROZEN_LOADING_S
 from inference.errors import InferenceError
 from inference.events import Done, ForcedRequest, Hello, LaneFacts, LoadFigures, Request
 from inference.lanes import LaneName
@@ -94,8 +95,12 @@ def resolved(lane: str, settings: Settings) -> str:
     told: queue.SimpleQueue[Hello | None] = queue.SimpleQueue()
     process = start_worker(lane, settings)
     process.watch(lambda event: told.put(event) if isinstance(event, Hello) else None, lambda code: told.put(None))
-    hello = told.get()
-    process.close()
+    try:
+        hello = told.get(timeout=(patience_s := settings.lane_patience_s or FROZEN_LOADING_S))
+    except queue.Empty:
+        raise InferenceError(f"The process of {lane} has not said what it is for {patience_s:.0f} s, so it was ended. Run the command again.") from None
+    finally:
+        process.close()
     if hello is None:
         raise InferenceError(f"The process of {lane} ended before it said what it is; its trace is above.")
     return hello.lane

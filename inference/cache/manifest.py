@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inference.errors import DeviceLost, OutOfMemory, Refused
+from inference.errors import DeviceLost, Refused, short_of_memory
 
 FILE = "made-of.json"
 FORMAT = 1
-SHORT_OF_MEMORY = ("out of memory", "allocate memory", "not enough memory", "insufficient memory", "alloc_failed")
 SMALL_BYTES = 4 * 2**20  # hashed at every load: some 10 ms at most
 
 
@@ -81,8 +80,7 @@ def damaged(folder: Path) -> bool:
 
 def not_the_files(error: BaseException) -> bool:
     """Whether a load failed for want of memory or because the device broke: that says nothing about the files it read."""
-    text = str(error).lower()  # torch's own errors say so in words
-    return isinstance(error, (Refused, OutOfMemory, DeviceLost, MemoryError)) or any(words in text for words in SHORT_OF_MEMORY)
+    return isinstance(error, (Refused, DeviceLost)) or short_of_memory(error)
 
 
 def _as_written(path: Path, file: _File, thorough: bool) -> bool:

@@ -14,7 +14,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 
-from inference import child, log, machine, terminal
+from inference import child, log, machine, stopping, terminal
 from inference.cli import output, parser, report
 from inference.cli import prompts as prompts_command
 from inference.cli import quality as quality_command
@@ -37,6 +37,7 @@ MORE = "More: --full prints every figure; --json, --csv, --markdown or --report 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     terminal.prepare()
+    stopping.raised()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     return terminal.delivering(lambda: _run(arguments), FAILED)
 

@@ -92,7 +92,7 @@ class Line:
                 return
             try:
                 print(text, end="", file=sys.stderr, flush=True)
-            except BrokenPipeError:  # nobody reads it; the result may still have a reader
+            except OSError:  # nobody reads it, or its disk is full; the result may still have a reader
                 terminal.delivered()
 
 

@@ -12,6 +12,7 @@ import logging
 import os
 import platform
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import Future
@@ -94,7 +95,7 @@ def _build(found: str, entry: Entry, key: str, instructions: tuple[tuple[str, ..
         out.mkdir()
         until = time.monotonic() + MOST_S
         for extra in instructions:
-            done = _run([found, *FLAGS, *extra, *map(str, SOURCES), "-o", str(out / FILE), "-lm"], until)
+            done = _run([found, *FLAGS, *extra, *map(str, SOURCES), "-o", str(out / FILE), "-lm"], until, work)
             if done.returncode == 0:
                 manifest.seal(out, key)
                 entry.put(out)
@@ -102,16 +103,25 @@ def _build(found: str, entry: Entry, key: str, instructions: tuple[tuple[str, ..
         raise OSError(f"{found} could not compile {FOLDER.name}/*.c: {done.stderr.strip()[:300]}")
 
 
-def _run(command: list[str], until: float) -> subprocess.CompletedProcess[str]:
-    """The compiler's end; with all that it started it is ended where that takes too long."""
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0) as process:
-        try:
-            _, said = process.communicate(timeout=max(0.0, until - time.monotonic()))
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, 9)
-            raise
-        return subprocess.CompletedProcess(command, process.returncode, "", said)
+def _run(command: list[str], until: float, work: Path) -> subprocess.CompletedProcess[str]:
+    """The compiler's end; with all that it started it is ended where that takes too long, or this process is gone. `work`: for its own files."""
+    closes_with_us, held = os.pipe()
+    environment = {**os.environ, "TMPDIR": str(work)}
+    tied = [sys.executable, "-I", "-S", str(FOLDER / "tied.py"), *command]
+    try:
+        with subprocess.Popen(
+            tied, stdin=closes_with_us, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0, env=environment
+        ) as process:
+            try:
+                _, said = process.communicate(timeout=max(0.0, until - time.monotonic()))
+            except BaseException:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, 9)
+                raise
+            return subprocess.CompletedProcess(command, process.returncode, "", said)
+    finally:
+        os.close(closes_with_us)
+        os.close(held)
 
 
 def _key(found: str | None, isa: str) -> str:

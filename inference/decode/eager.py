@@ -30,8 +30,9 @@ class EagerDecoder:
 
     def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
         """The whole prompt in one forward."""
-        self._cache = DynamicCache(config=self._forward.model.config)
-        self._logits = self._forward(torch.tensor([prompt_ids]), self._cache)
+        cache = DynamicCache(config=self._forward.model.config)
+        self._logits = self._forward(torch.tensor([prompt_ids]), cache)
+        self._cache = cache  # not before: where memory runs out in the forward, nothing of the run is held
         yield from ()
 
     def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int | None]:

@@ -19,6 +19,10 @@ ONE = 2.0**43  # the likeliest id's share, as a whole number: up to a million sh
 NOT_FINITE = "The model gave logits that are no finite numbers, so no token follows from them. Check the checkpoint in this precision, or use another lane."
 
 
+class NotFinite(InferenceError):
+    """Logits from which no id follows: the model's own on this prompt, or those of a path that computed them wrongly."""
+
+
 def sampler_for(request: Request, done: int = 0) -> Sampler:
     """What chooses the ids of one request, `done` of which are chosen already."""
     if isinstance(request, ForcedRequest):
@@ -70,9 +74,9 @@ class Forced(Sampler):
 
 
 def checked(token: int) -> int:
-    """The id as it is; raises InferenceError for NO_ID: for paths that choose on the device and read the id later."""
+    """The id as it is; raises NotFinite for NO_ID: for paths that choose on the device and read the id later."""
     if token == NO_ID:
-        raise InferenceError(NOT_FINITE)
+        raise NotFinite(NOT_FINITE)
     return token
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import time
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 
@@ -139,9 +138,11 @@ def said_by(body: object, endpoint: Endpoint) -> str:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a Retry-After header asks for, as a number or a date; None where it names none."""
-    text = str(headers.get("retry-after", "")).strip()
+    """Seconds that a Retry-After header asks for, as a number or a date, which is held against the server's own clock; None where it names none."""
+    text, sent = (str(headers.get(name, "")).strip() for name in ("retry-after", "date"))
     try:
-        return max(0.0, float(text)) if text.replace(".", "", 1).isdigit() else max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+        if text.replace(".", "", 1).isdigit():
+            return float(text)
+        return max(0.0, (parsedate_to_datetime(text) - parsedate_to_datetime(sent)).total_seconds())
     except (ValueError, TypeError, OverflowError):
         return None

@@ -21,7 +21,7 @@ from inference.cpu.library import Library
 from inference.decode.decoder import Decoder, ShouldStop, answer
 from inference.decode.eager import Forward, check_state
 from inference.decode.sampling import Sampler, sampler_for
-from inference.errors import InferenceError, OutOfMemory
+from inference.errors import IN_A_RUN, InferenceError, memory_told, short_of_memory
 from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Report, Request, Text
 from inference.fast import FastWays, first_line
 from inference.lane import energy, measured, vram
@@ -80,7 +80,8 @@ class Lane:
     def load(self, report: Report) -> Loaded:
         """Put the model on its device, its fastest path included, and warm it up; raises InferenceError or Refused."""
         try:
-            with machine.freed_at_once():
+            name = self.settings.model_for(self.name)
+            with machine.freed_at_once(), memory_told(self.device, f"while loading {name}", "Free some, or set MODEL_ID to a smaller model."):
                 self._load(report)
         except BaseException:
             self._forget()  # what was read must not count against the next try
@@ -254,19 +255,16 @@ class _Answer:
         """The ids one after the other, None where a Stop can be seen to; `done` are those that the caller has taken."""
         limit = self._request.max_new_tokens
         try:
-            while len(done) < limit:
-                sampler = sampler_for(self._request, len(done))
-                try:
-                    yield from answer(self.decoder, self._prompt_ids + done, limit - len(done), sampler, self._should_stop)
-                    return
-                except torch.cuda.OutOfMemoryError:
-                    raise InferenceError(
-                        "The GPU ran out of memory in this run. Shorten the prompt or ask for fewer new tokens; the lane is still usable."
-                    ) from None
-                except OutOfMemory:  # of this run, and no fault of its path
-                    raise
-                except Exception as error:  # noqa: BLE001 - whatever a faster path raises, the lane answers; the eager one's is raised again
-                    self.decoder, self.reason = self._lane.paths.give_up(self.decoder, error)
+            with memory_told(self._lane.device, *IN_A_RUN):
+                while len(done) < limit:
+                    sampler = sampler_for(self._request, len(done))
+                    try:
+                        yield from answer(self.decoder, self._prompt_ids + done, limit - len(done), sampler, self._should_stop)
+                        return
+                    except Exception as error:  # whatever a faster path raises, the lane answers; the eager one's is raised again
+                        if short_of_memory(error):  # in this run, and no fault of its path
+                            raise
+                        self.decoder, self.reason = self._lane.paths.give_up(self.decoder, error)
         finally:
             if self._lane.device == "cuda":
                 vram.give_back()

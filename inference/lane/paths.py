@@ -18,6 +18,7 @@ from inference.cpu import install
 from inference.cpu.library import Library
 from inference.decode.decoder import Decoder, Growing
 from inference.decode.eager import EagerDecoder
+from inference.decode.sampling import NotFinite
 from inference.errors import DeviceLost
 from inference.events import Report
 from inference.fast import FastWays, first_line
@@ -114,7 +115,7 @@ class DecodePaths:
         return (self.eager, self._reason(reason)) if reason else (self.fast, None)
 
     def give_up(self, failed: Decoder, error: Exception) -> tuple[Decoder, str | None]:
-        """`failed` raised `error` in a run: the eager way, from now on, and why. Raises `error` where that was the eager one.
+        """`failed` raised `error` in a run: the eager way, from now on or for logits that are not finite in this run, and why. Raises `error` where that was the eager one.
 
         Raises DeviceLost where nothing in this process can answer any more.
         """
@@ -122,6 +123,8 @@ class DecodePaths:
             raise DeviceLost(f"The GPU stopped working in this run ({first_line(error)}).") from error
         if failed is not self.fast or self.eager is None:
             raise error
+        if isinstance(error, NotFinite):  # the path stays: the eager way tells whether it is the model that has no finite logits here
+            return self.eager, self._reason(f"in this run {first_line(error)}")
         log.warning("%s failed in a run", self.name, exc_info=error)
         self.fast = None
         self.ways.refuse(self.name, f"it failed in a run: {first_line(error)}")

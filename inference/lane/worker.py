@@ -25,7 +25,7 @@ from typing import Any, NoReturn, Protocol  # noqa: E402
 from inference import child, machine  # noqa: E402
 from inference.cache import cache  # noqa: E402
 from inference.cpu import build  # noqa: E402
-from inference.errors import DEVICE_LOST_CODE, UNEXPECTED, DeviceLost, InferenceError, Refused  # noqa: E402
+from inference.errors import DEVICE_LOST_CODE, IN_A_RUN, UNEXPECTED, DeviceLost, InferenceError, Refused, memory_told  # noqa: E402
 from inference.events import (  # noqa: E402
     Done,
     Event,
@@ -53,9 +53,12 @@ _WRITING = threading.Lock()
 def write(event: Event) -> None:
     """Write one event whole: the thread that hears a ping writes too."""
     line = encode(event) + "\n"
-    with _WRITING:
-        _OUT.write(line)
-        _OUT.flush()
+    try:
+        with _WRITING:
+            _OUT.write(line)
+            _OUT.flush()
+    except BrokenPipeError:  # whoever started this process is gone, of which its input tells a moment later
+        os._exit(0)
 
 
 class AnyLane(Protocol):
@@ -217,8 +220,9 @@ class Worker:
             self._load()
             if not lane.loaded:
                 return
-        for event in lane.generate(run_id, request, self._should_stop(run_id)):
-            self.emit(event)
+        with memory_told(self.hello.device, *IN_A_RUN):
+            for event in lane.generate(run_id, request, self._should_stop(run_id)):
+                self.emit(event)
 
     def _score(self, run_id: str, request: ScoreRequest) -> None:
         from inference.lane.scoring import score
@@ -226,7 +230,8 @@ class Worker:
         lane = self.lane
         self._load()
         if lane is not None and lane.loaded:
-            self.emit(score(lane.model, lane.source, lane.name, run_id, request, self._should_stop(run_id)))
+            with memory_told(self.hello.device, "while scoring", "Score a shorter text; the lane is still usable."):
+                self.emit(score(lane.model, lane.source, lane.name, run_id, request, self._should_stop(run_id)))
 
     def _device_lost(self) -> bool:
         from inference.lane.paths import device_lost

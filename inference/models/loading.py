@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
 from inference import machine
-from inference.errors import InferenceError, OutOfMemory, Refused
+from inference.errors import InferenceError, Refused, short_of_memory
 from inference.events import Report
 from inference.fast import FastWays, first_line
 from inference.models import facts, fits, private, quantized_already
@@ -73,10 +73,9 @@ def load(checkpoint: Checkpoint, lane: str, report: Report, ways: FastWays, on_h
     try:
         with private.progress_bars(partial(WeightsProgress, report)):
             return _read(checkpoint.folder, planned, ways)
-    except torch.cuda.OutOfMemoryError:
-        torch.cuda.empty_cache()
-        raise OutOfMemory(f"The GPU ran out of memory while loading {checkpoint.id}. Free the card or set MODEL_ID to a smaller model.") from None
     except (OSError, ValueError, KeyError, SafetensorError) as error:
+        if short_of_memory(error):
+            raise
         raise InferenceError(
             f"{checkpoint.id} could not be loaded ({first_line(error)}). Check that the folder is complete and made for text generation."
         ) from error

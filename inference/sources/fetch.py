@@ -19,7 +19,7 @@ from dataclasses import asdict  # noqa: E402
 from typing import Any  # noqa: E402
 
 from inference import child  # noqa: E402
-from inference.errors import InferenceError, Refused  # noqa: E402
+from inference.errors import InferenceError, Refused, memory_told  # noqa: E402
 from inference.events import Loading  # noqa: E402
 from inference.settings import from_env  # noqa: E402
 
@@ -53,7 +53,8 @@ def main(name: str) -> None:
     try:
         from inference.sources import checkpoints
 
-        found = checkpoints.find(name, settings, _Progress())
+        with memory_told("cpu", f"while preparing {name}", "Free some, then ask again."):
+            found = checkpoints.find(name, settings, _Progress())
         _say(checkpoint={**asdict(found), "folder": str(found.folder)})
     except InferenceError as error:
         log.info("not fetched", exc_info=True)

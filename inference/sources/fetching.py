@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +26,8 @@ from inference.sources.at_hand import Checkpoint, at_hand
 
 log = logging.getLogger(__name__)
 Model = TypeVar("Model")
+ENDED = "The process that fetches {} ended unexpectedly (exit code {}). Ask again, and see the log for the reason."
+KILLED = "The process that fetches {} was killed (signal 9), as the system does when memory runs out. Free some, then ask again."
 
 
 class Fetch:
@@ -46,12 +49,11 @@ class Fetch:
                     self._news.notify_all()
         except Exception:
             log.exception("what the process that fetches %s said can't be understood", self._name)
-            process.kill()
+            process.terminate()  # not killed: that is the system's way where memory runs out
         finally:  # whoever waits for the result must not wait for ever
             code = process.wait()
             with self._news:
-                ended = f"The process that fetches {self._name} ended unexpectedly (exit code {code}). Ask again, and see the log for the reason."
-                self._outcome = self._outcome or InferenceError(ended)
+                self._outcome = self._outcome or InferenceError((KILLED if code == -signal.SIGKILL else ENDED).format(self._name, code))
                 self._news.notify_all()
 
     def _take(self, message: dict[str, Any]) -> None:

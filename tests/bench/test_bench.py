@@ -148,3 +148,10 @@ def test_a_lane_s_process_that_dies_before_its_hello_is_a_sentence(monkeypatch):
     with pytest.raises(InferenceError, match="ended before it said what it is"):
         side.resolved("auto:nf4", Settings())
     assert side.resolved("cpu:fp32", Settings()) == "cpu:fp32"
+
+
+def test_a_lane_s_process_that_never_says_what_it_is_is_given_up(monkeypatch):
+    slow = json.dumps({"*": {"imports_s": 60}})
+    monkeypatch.setattr(side, "start_worker", lambda lane, settings: start_fake_lane(lane, settings, FAKE_LANE=slow))
+    with pytest.raises(InferenceError, match="has not said what it is for 1 s"):
+        side.resolved("auto:nf4", Settings(lane_patience_s=1))

@@ -151,3 +151,9 @@ def test_a_terminal_of_ascii_shows_all_figures_and_json_stays_whole(tmp_path):
 def test_a_reader_that_goes_ends_a_command_without_a_trace(words):
     done = shell(words)
     assert done.returncode in (0, 1) and b"Traceback" not in done.stderr and b"BrokenPipe" not in done.stderr and b"can't be printed" not in done.stderr
+
+
+@pytest.mark.parametrize("words", ["PYTHON --full 2> /dev/full", "PYTHON --json - 2> /dev/full"])
+def test_progress_that_can_not_be_written_costs_no_result(words):
+    done = shell(words)
+    assert done.returncode == 0 and b"tok" in done.stdout

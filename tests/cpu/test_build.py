@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -17,6 +18,7 @@ from inference.child import ROOT
 from inference.cpu import build
 from inference.cpu import library as c_library
 from inference.cpu.build import FILE, NoLibrary
+from tests.support.until import until
 
 
 def answers(found) -> bool:
@@ -111,6 +113,21 @@ def test_a_build_that_takes_too_long_is_ended_and_told(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "MOST_S", 0.1)
     with pytest.raises(NoLibrary, match="could not be built in 0 s"):
         c_library.load(tmp_path / "kernels")
+
+
+def test_a_compiler_ends_with_the_lane_that_is_killed_while_it_builds(tmp_path):
+    """With the programs that it has started."""
+    code = (
+        f"from pathlib import Path; from inference import machine; from inference.cpu import build; "
+        f"machine.c_compiler = lambda: {never_ends(tmp_path)!r}; build._built(Path({str(tmp_path)!r}) / 'kernels', '')"
+    )
+    lane = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    process = psutil.Process(lane.pid)
+    until(lambda: any(each.name() == "sleep" for each in process.children(recursive=True)), what="a compiler at work")
+    compilers = process.children(recursive=True)
+    lane.kill()
+    lane.wait()
+    until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in compilers), what="no compiler left")
 
 
 def test_a_compiler_that_fails_is_told(tmp_path, monkeypatch):

@@ -270,5 +270,8 @@ def test_a_stop_closes_the_connection_at_once_and_keeps_what_came(begun, false, 
 
 
 def test_retry_after_is_a_number_or_a_date():
-    assert faults.retry_after_s({"retry-after": "7"}) == 7 and faults.retry_after_s({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
+    date = "Wed, 21 Oct 2015 07:28:0{} GMT"
+    assert faults.retry_after_s({"retry-after": "7"}) == 7
+    assert [faults.retry_after_s({"retry-after": date.format(2), "date": date.format(second)}) for second in (0, 5)] == [2, 0], "by no clock of ours"
+    assert faults.retry_after_s({"retry-after": date.format(2)}) is None
     assert faults.retry_after_s({}) is None and faults.retry_after_s({"retry-after": "soon"}) is None

@@ -12,6 +12,7 @@ from inference import machine
 from inference.child import ROOT
 from inference.cpu import install, nf4, products
 from inference.decode.eager import EagerDecoder
+from inference.decode.sampling import NOT_FINITE, NotFinite
 from inference.errors import OutOfMemory
 from inference.events import Request
 from inference.fast import ALL, OFF
@@ -116,8 +117,8 @@ class Failing:
 
     path = "c-step"
 
-    def __init__(self, model, good):
-        self._eager, self._good = EagerDecoder(model), good
+    def __init__(self, model, good, error=None):
+        self._eager, self._good, self._error = EagerDecoder(model), good, error or Odd("on purpose")
 
     def why_not(self, *_):
         return None
@@ -128,7 +129,7 @@ class Failing:
     def decode(self, *asked):
         for n, token in enumerate(self._eager.decode(*asked)):
             if n == self._good:
-                fails()
+                raise self._error
             yield token
 
 
@@ -143,6 +144,20 @@ def test_a_path_that_fails_in_a_run_is_followed_by_the_eager_one_with_the_same_t
     assert done.token_ids == whole and done.path == "eager"
     assert "it failed in a run: Odd: on purpose" in done.path_reason and "on purpose" in lane.now().facts.fast_why_not["c-step"]
     assert answer(lane, request).path == "eager", "it is not tried again"
+
+
+def test_logits_that_are_not_finite_cost_a_lane_no_path_and_are_told_where_the_eager_one_has_them_too(folder, tmp_path, monkeypatch):
+    lane = loaded("cpu:fp32", folder, tmp_path)
+    whole = tokens(lane)
+    lane.paths.fast = Failing(lane.model, 3, NotFinite(NOT_FINITE))
+    done = answer(lane, ASKED)
+    assert list(done.token_ids) == whole and done.path == "eager" and "no finite numbers" in done.path_reason
+    with monkeypatch.context() as patch:
+        patch.setattr(lane.paths, "eager", Failing(lane.model, 3, NotFinite(NOT_FINITE)))
+        with pytest.raises(NotFinite, match="Check the checkpoint"):
+            answer(lane, ASKED)
+    lane.paths.fast = Failing(lane.model, 100)
+    assert answer(lane, ASKED).path == "c-step" and not lane.now().facts.fast_why_not
 
 
 def test_an_error_of_the_eager_path_is_told_and_the_next_run_is_whole(folder, tmp_path, monkeypatch):

@@ -158,8 +158,8 @@ def test_a_process_that_dies_or_is_cancelled_is_told(settings):
         killed, cancelled = (fetching.begin("owner/none", settings) for _ in range(2))
         killed._process.kill()
         cancelled.cancel()
-        for fetch in (killed, cancelled):
-            with pytest.raises(InferenceError, match="ended unexpectedly"):
+        for fetch, words in ((killed, r"was killed \(signal 9\)"), (cancelled, "ended unexpectedly")):
+            with pytest.raises(InferenceError, match=words):
                 fetch.result(lambda _: None)
 
 

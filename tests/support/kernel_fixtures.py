@@ -25,13 +25,13 @@ def built_once() -> Iterator[None]:
     """What the compiler has made of the same command is copied in the place of being made again."""
     own, made = build._run, dict[tuple[str, ...], bytes]()
 
-    def copied(command: list[str], until: float) -> subprocess.CompletedProcess[str]:
+    def copied(command: list[str], until: float, work: Path) -> subprocess.CompletedProcess[str]:
         place = command.index("-o") + 1
         key = (*command[:place], *command[place + 1 :])
         if key in made:
             Path(command[place]).write_bytes(made[key])
             return subprocess.CompletedProcess(command, 0, "", "")
-        done = own(command, until)
+        done = own(command, until, work)
         if done.returncode == 0 and Path(command[place]).exists():
             made[key] = Path(command[place]).read_bytes()
         return done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 from gradio_client import Client
 
 from inference.child import ROOT
+from tests.support.program import FAKE_PROGRAM
 from tests.support.until import until
 
 
@@ -63,13 +65,12 @@ def test_importing_the_app_starts_nothing_and_needs_no_torch():
     assert done.stdout.split() == ["False", "False", "1", "0", "Blocks"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_page_and_its_lanes_in_mid_answer_and_the_password_is_kept(start, number):
+@pytest.mark.parametrize(("number", "script"), [(signal.SIGTERM, {"token_s": 0.1, "tokens": 50}), (signal.SIGINT, {"stands": 1})])
+def test_a_signal_ends_the_page_and_its_lanes_in_mid_answer_and_the_password_is_kept(start, number, script):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    slow = '{"*": {"token_s": 0.1, "tokens": 50}}'
-    program = start("--host", "127.0.0.1", "--auth", "someone:opensesame", GRADIO_SERVER_PORT=str(port), FAKE_LANE=slow)
+    program = start("--host", "127.0.0.1", "--auth", "someone:opensesame", GRADIO_SERVER_PORT=str(port), FAKE_LANE=json.dumps({"*": script}))
     url = program.url()
     assert url == f"http://127.0.0.1:{port}/", "GRADIO_SERVER_PORT keeps working"
     with pytest.raises(urllib.error.HTTPError, match="401"):
@@ -84,9 +85,31 @@ def test_a_signal_ends_the_page_and_its_lanes_in_mid_answer_and_the_password_is_
 
 
 def test_killed_outright_the_page_leaves_no_lane_behind(start):
-    program = start()
+    program = start(FAKE_LANE='{"*": {"stands": "load"}}')
     program.url()
     until(program.lanes, what="a lane")
     lanes = program.lanes()
     program.process.kill()
     until(lambda: not any(lane.is_running() for lane in lanes), 3, "no lane left")
+
+
+def test_a_page_that_can_print_nothing_serves_and_ends_all_the_same():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen([sys.executable, FAKE_PROGRAM, "--port", port], cwd=ROOT, stdout=full, stderr=full)
+
+    def serves() -> bool:
+        with contextlib.suppress(OSError):
+            return urllib.request.urlopen(f"http://127.0.0.1:{port}/config").status == 200
+        assert process.poll() is None, "it ended"
+        return False
+
+    try:
+        until(serves, 60, "the page")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
