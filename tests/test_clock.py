@@ -24,6 +24,7 @@ USES = {
     "inference/lane/measured.py": "the day on which a load was measured, to be read",
     "inference/space/prices.py": "the day of a list of prices",
     "inference/sources/hub.py": "how old what a killed download left is; a clock that is wrong has it removed later, or fetched again",
+    "ui/bodies.py": "which upload is the oldest",
     "ui/answers.py": "whether a comparison is of today",
 }
 DAY_S = 86_400.0
