@@ -256,4 +256,4 @@ def _to_text(name: str, value: object) -> str:
         return ",".join(value) or ("none" if name == "fast" else "")
     if isinstance(value, bool):
         return "1" if value else "0"
-    return "" if value in ("", 0) else str(value)
+    return str(value)
