@@ -70,16 +70,16 @@ class Measured:
     limits: list[limits.Limits]
 
 
-def bench(settings: Settings, plan: Plan, say: Say) -> dict[str, Any]:
+def bench(settings: Settings, plan: Plan, say: Say, found: dict[str, Any] | None = None) -> dict[str, Any]:
     """The benchmark of each lane of the settings, one lane after the other; raises InferenceError, WrongArguments before anything is loaded.
 
     On the CPU the peers take part in each round; on a GPU, which may not hold them all, they come afterwards. What is measured is
-    said before more is, so that a bench that is cut off loses none of it.
+    said, and put into `found` by its lane, before more is, so that a bench that is cut off loses none of it.
     """
     plan.check()
     lanes = [resolved(lane, settings) for lane in settings.lanes]
     _check_peers(lanes, plan.peers)
-    found: dict[str, Any] = {}
+    found = {} if found is None else found
     for lane in lanes:
         if found:
             say(bench_table({"lanes": found}, terminal.width(sys.stderr)))
@@ -140,11 +140,19 @@ def bench_lane(settings: Settings, plan: Plan, say: Say) -> dict[str, Any]:
         apart = None
         if plan.positions:
             say(f"{lane}: the log-probabilities of {plan.positions} positions")
-            apart = {"logits": logits(sides["plain"], ours, plan.positions)}
+            apart = {"logits": _logits_or_why_not(sides["plain"], ours, plan.positions)}
         say(f"{lane}: looking at the tokens")
         judge = Judge(settings, sides["plain"], ours, stack) if plan.plain else None
         results = [_result(one, judge) if isinstance(one, Measured) else one for one in measured]
     return results[0] | (apart or {}) | ({"lengths": results} if len(results) > 1 else {})
+
+
+def _logits_or_why_not(plain: Side, ours: Side, positions: int) -> dict[str, Any]:
+    """The speeds stand whether or not this can be measured as well."""
+    try:
+        return logits(plain, ours, positions)
+    except InferenceError as error:
+        return {"why_not": str(error)}
 
 
 def _measured_or_why_not(sides: dict[str, Side], request: Request, plan: Plan, meter: limits.Meter | None, say: Say) -> Measured | dict[str, Any]:

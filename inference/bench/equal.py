@@ -26,15 +26,19 @@ VISITORS = 2
 Ids = tuple[int, ...]
 
 
-def equal(settings: Settings, requests: Sequence[Request], repeats: int, say: Say) -> dict[str, Any]:
+def equal(settings: Settings, requests: Sequence[Request], repeats: int, say: Say, found: dict[str, Any] | None = None) -> dict[str, Any]:
     """Of each lane: `prompts`, how many of them are `equal`, every one of the `forks`, and which prompts' `repeats_differ` and `visitors_differ`.
 
-    Prompts are counted from 1. `repeats`: answers of our lane to each prompt, by one visitor and by each of two at once. Raises InferenceError.
+    Prompts are counted from 1. `repeats`: answers of our lane to each prompt, by one visitor and by each of two at once. A lane is put into `found`
+    once it is done. Raises InferenceError.
     """
     if repeats < 1:
         raise WrongArguments(f"--repeats must be 1 or more, not {repeats}.")
     lanes = [resolved(lane, settings) for lane in settings.lanes]
-    return {"lanes": {lane: _lane(replace(settings, lanes=(lane,)), requests, repeats, say) for lane in lanes}}
+    found = {} if found is None else found
+    for lane in lanes:
+        found[lane] = _lane(replace(settings, lanes=(lane,)), requests, repeats, say)
+    return {"lanes": found}
 
 
 def all_right(result: dict[str, Any]) -> bool:

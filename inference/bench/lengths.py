@@ -33,8 +33,8 @@ def by_length(lanes: dict[str, Any]) -> dict[str, Any]:
 
 
 def all_measured(result: dict[str, Any]) -> bool:
-    """Whether every length that was asked for was measured on every lane."""
-    return not any("why_not" in one for entry in result["lanes"].values() for one in entry.get("lengths", ()))
+    """Whether every length that was asked for was measured on every lane, and its log-probabilities where they were."""
+    return not any("why_not" in one for entry in result["lanes"].values() for one in (*entry.get("lengths", ()), entry.get("logits", {})))
 
 
 def _point(entry: dict[str, Any]) -> Point:

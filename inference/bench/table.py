@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,6 +111,8 @@ def _note(note: str | None) -> str:
 def _logits(found: dict[str, Any] | None) -> list[str]:
     if not found:
         return []
+    if "why_not" in found:
+        return [f"the log-probabilities were not looked at: {found['why_not'].rstrip('.')}"]
     return [
         f"log-probabilities on {found['positions']} positions: ours at most {found['steps']:.2g} nat from plain's one at a time and "
         f"{found['rows']:.2g} all at once, plain's own two ways {found['plain_ways']:.2g} apart"
@@ -120,7 +123,10 @@ def quoted(words: str) -> tuple[str, dict[str, Any]]:
     """`NAME=DECODE_TPS,TTFT_S,TOTAL_S`, figures that somebody else measured -> a peer of the table; raises WrongArguments."""
     name, _, numbers = words.partition("=")
     try:
-        decode_tps, ttft_s, total_s = (float(number) for number in numbers.split(","))
+        decode_tps, ttft_s, total_s = found = [float(number) for number in numbers.split(",")]
+        good = bool(name.strip()) and all(math.isfinite(number) and number >= 0 for number in found)
     except ValueError:
-        raise WrongArguments(f"--quote takes NAME=DECODE_TPS,TTFT_S,TOTAL_S, such as llama.cpp=239,0.0094,0.215, not {words!r}.") from None
+        good = False
+    if not good:
+        raise WrongArguments(f"--quote takes NAME=DECODE_TPS,TTFT_S,TOTAL_S, such as llama.cpp=239,0.0094,0.215, not {words!r}.")
     return name, {"decode_tps": decode_tps, "ttft_s": ttft_s, "total_s": total_s, "path": "quoted, not measured", "quoted": True}

@@ -68,18 +68,24 @@ def _speed(options: argparse.Namespace, settings: Settings, request: Request) ->
     plan.check()
     if lengths:
         plan = replace(plan, requests=tuple(replace(request, prompt=text, format="raw") for text in prompts_of(lengths, settings)))
-    with closing(Line()) as line:
-        result = bench(settings, replace(plan, lengths=tuple(lengths)), line.say)
-    for found in result["lanes"].values():
-        found["peers"] |= quotes
+    lanes: dict[str, Any] = {}
+    with output.never_lost(lambda: _of_lanes(lanes)), closing(Line()) as line:
+        result = bench(settings, replace(plan, lengths=tuple(lengths)), line.say, lanes)
+        for found in lanes.values():
+            found["peers"] |= quotes
     given = _given(options, result, lambda: bench_table(result, terminal.width()))
     return 0 if given and all_measured(result) else FAILED
+
+
+def _of_lanes(lanes: dict[str, Any]) -> str:
+    """The lanes that were measured by now as JSON, empty for none."""
+    return json.dumps({"lanes": lanes}) if lanes else ""
 
 
 def _given(options: argparse.Namespace, result: dict[str, Any], table: Callable[[], str]) -> bool:
     """Give a result as its table and as one line of JSON; False where that can't be, which stderr tells."""
     line = json.dumps(result)
-    with output.never_lost(line):
+    with output.never_lost(lambda: line):
         return output.give_json(options.json, table(), line)
 
 
@@ -105,7 +111,9 @@ def _tokens(options: argparse.Namespace, settings: Settings, request: Request) -
     prompts, left_out = read_prompts(Path(options.prompts))
     for words in left_out.words():
         terminal.tell(words)
-    with closing(Line()) as line:
-        result = equal(settings, [replace(request, prompt=prompt.text) for prompt in prompts], 2 if options.repeats is None else options.repeats, line.say)
+    requests, repeats = [replace(request, prompt=prompt.text) for prompt in prompts], 2 if options.repeats is None else options.repeats
+    lanes: dict[str, Any] = {}
+    with output.never_lost(lambda: _of_lanes(lanes)), closing(Line()) as line:
+        result = equal(settings, requests, repeats, line.say, lanes)
     given = _given(options, result, lambda: terminal.wrapped(equal_words(result), terminal.width(), 4))
     return 0 if given and all_right(result) else FAILED

@@ -40,10 +40,11 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     found = with_load(found, Path(options.load)) if options.load else found
     decision, curves = decide_with_curves(asked, found)
     as_json = dump(words.as_json(decision))
-    written = output.show(words.text(decision, terminal.width()), as_json if options.json == "-" else None)
-    written &= options.json in (None, "-") or output.put(options.json, as_json)
-    written &= not options.markdown or output.put(options.markdown, words.markdown(decision))
-    written &= not options.report or output.put(options.report, _report(records, [each.quality for each in scored], decision, curves))
+    with output.never_lost(lambda: as_json):
+        written = output.show(words.text(decision, terminal.width()), as_json if options.json == "-" else None)
+        written &= options.json in (None, "-") or output.put(options.json, as_json)
+        written &= not options.markdown or output.put(options.markdown, words.markdown(decision))
+        written &= not options.report or output.put(options.report, _report(records, [each.quality for each in scored], decision, curves))
     return 0 if written and decision.chosen else FAILED
 
 

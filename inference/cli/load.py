@@ -36,13 +36,17 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     plan = _plan(options)
     plan.check()
     lanes = list[LaneLoad]()
-    with closing(Line()) as line:
-        for each in under_load(settings, plan, line.say):
-            lanes.append(each)
-            if len(lanes) < len(settings.lanes):  # a measurement that is cut off loses none of this
-                line.say(load_table(plan, lanes, terminal.width(sys.stderr)))
-    shown = load_table(plan, lanes, terminal.width())
-    written = output.give_json(options.json, shown, json.dumps(as_json(plan, lanes, settings.model_id)))
+
+    def measured() -> str:
+        return json.dumps(as_json(plan, lanes, settings.model_id))
+
+    with output.never_lost(lambda: measured() if lanes else ""):
+        with closing(Line()) as line:
+            for each in under_load(settings, plan, line.say):
+                lanes.append(each)
+                if len(lanes) < len(settings.lanes):  # a measurement that is cut off loses none of this
+                    line.say(load_table(plan, lanes, terminal.width(sys.stderr)))
+        written = output.give_json(options.json, load_table(plan, lanes, terminal.width()), measured())
     return 0 if written and all_answered(lanes) else FAILED
 
 

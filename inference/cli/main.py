@@ -82,20 +82,20 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     request = Request(asked[0], options.system, options.format, options.max_new_tokens, options.temperature, options.seed)
     request.check()
     output.check_targets(options)
+    measured = list[Record]()
     with Engine(settings) as engine:
-        with closing(StatusLine(lambda: names(engine))) as status:
+        with output.never_lost(lambda: to_json(measured[-1:]) if measured else ""), closing(StatusLine(lambda: names(engine))) as status:
             if kept := tuple(lane for lane in settings.lanes if LaneName.parse(lane).four_bit):
                 settle(engine, kept, status.show)
-            record = compare(
-                engine, request, mode=options.mode, repeats=options.repeats, on_progress=status.show, quality=scored_or_why_not if options.quality else None
-            )
+            scored = scored_or_why_not if options.quality else None
+            record = compare(engine, request, (), options.mode, options.repeats, status.show, scored, keep=measured.append)
         written = _give(options, record)  # before the lanes are ended: nothing of that can take it away
     return 0 if written and all(lane.n for lane in record.lanes.values()) and not isinstance(record.quality, NoQuality) else FAILED
 
 
 def _give(options: argparse.Namespace, record: Record) -> bool:
     json = to_json([record])
-    with output.never_lost(json):
+    with output.never_lost(lambda: json):
         shown = report.comparison(record, terminal.width(), options.full)
         if sys.stdout.isatty() and not options.full:
             shown += f"\n\n{terminal.wrapped(MORE, terminal.width())}"

@@ -10,7 +10,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -135,14 +135,15 @@ def show(text: str, json: str | None = None) -> bool:
 
 
 @contextmanager
-def never_lost(json: str) -> Iterator[None]:
-    """What was measured, as JSON: where showing and writing it fails in a way that nobody foresaw, or is interrupted, it is kept and stderr tells."""
+def never_lost(measured: Callable[[], str]) -> Iterator[None]:
+    """`measured` gives what was measured by then as JSON, empty for nothing: where the rest, or showing it, fails or is interrupted, it is kept and stderr tells."""
     try:
         yield
     except BrokenPipeError:
         raise
     except BaseException:
-        print(f"The result could not be shown. {_kept('result.json', _bytes(json))}", file=sys.stderr)
+        if json := measured():
+            print(f"What was measured could not be shown. {_kept('result.json', _bytes(json))}", file=sys.stderr)
         raise
 
 

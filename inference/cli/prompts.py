@@ -52,7 +52,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
 
 def _give(options: argparse.Namespace, series: Series) -> bool:
     json = dump(series.as_json())
-    with output.never_lost(json):
+    with output.never_lost(lambda: json):
         return output.give(options, series.records, json, table.text(series, terminal.width()), table.markdown(series))
 
 

@@ -23,7 +23,7 @@ from inference.cli.progress import Line
 from inference.engine.engine import Engine
 from inference.errors import WrongArguments
 from inference.events import Request
-from inference.quality.prompts import quality_of_prompts
+from inference.quality.prompts import Keep, quality_of_prompts
 from inference.quality.scorer import NO_LOGITS, Say, choose, pieces, quality_of, shown_of, text_spans
 from inference.quality.survival import base_of, survival
 from inference.record.export import quality_as_json
@@ -44,13 +44,16 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     pattern = Request(max((prompt.text for prompt in prompts), key=len, default="-"), format=options.format, max_new_tokens=options.max_new_tokens)
     pattern.check()  # the longest, before a lane is loaded for any
     output.check_targets(options)
-    began = time.perf_counter()
+    began, kept = time.perf_counter(), list[Quality]()
     with Engine(settings) as engine, RssWatch(engine) as watch:
-        with closing(Line()) as line:
+        with output.never_lost(lambda: _json(kept[-1], {"model": settings.model_id}) if kept else ""), closing(Line()) as line:
             for words in skipped.words():
                 line.say(words)
             line.say("loading the lanes")
-            found = measure_text(engine, text, options.base, line.say) if options.text else quality_of_prompts(engine, prompts, pattern, line.say, options.base)
+            if options.text:
+                found = measure_text(engine, text, options.base, line.say, kept.append)
+            else:
+                found = quality_of_prompts(engine, prompts, pattern, line.say, options.base, kept.append)
         beside = {"model": settings.model_id, "total_s": time.perf_counter() - began, "ram_above_model": watch.above(), "ram_peak": watch.peak()}
         written = _give(options, found, beside)  # before the lanes are ended: nothing of that can take it away
     lacks_survival = bool(options.base) and isinstance(found.survival, NoSurvival)
@@ -58,15 +61,19 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _give(options: argparse.Namespace, found: Quality, beside: dict[str, Any]) -> bool:
-    text_of_json = json.dumps({"quality": {**quality_as_json(found), **beside}}, ensure_ascii=False) + "\n"
-    with output.never_lost(text_of_json):
+    text_of_json = _json(found, beside)
+    with output.never_lost(lambda: text_of_json):
         shown = terminal.wrapped(quality_table(found, beside["ram_above_model"]), terminal.width(), hang=2)
         written = output.show(shown, text_of_json if options.json == "-" else None)
         written &= options.json in (None, "-") or output.put(options.json, text_of_json)
         return written and (not options.markdown or output.put(options.markdown, quality_markdown(found, beside["model"])))
 
 
-def measure_text(engine: Engine, text: str, base: str = "", say: Say = lambda _: None) -> Quality:
+def _json(found: Quality, beside: dict[str, Any]) -> str:
+    return json.dumps({"quality": {**quality_as_json(found), **beside}}, ensure_ascii=False) + "\n"
+
+
+def measure_text(engine: Engine, text: str, base: str = "", say: Say = lambda _: None, keep: Keep = lambda _: None) -> Quality:
     """`quality` of an engine's lanes on a text, with the survival where a `base` is named or known."""
     reference, others = choose(engine)
     spans = text_spans(reference, others, text)
@@ -74,6 +81,7 @@ def measure_text(engine: Engine, text: str, base: str = "", say: Say = lambda _:
     found = list(pieces(reference, others, spans, say))
     quality = replace(quality_of(reference, others, found, "text"), scoring_s=time.perf_counter() - began)
     if base := base or base_of([reference, *others]) or "":
+        keep(quality)
         quality = replace(quality, survival=survival(base, reference, shown_of(others), (spans, found), text, say))
     return quality
 

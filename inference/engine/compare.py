@@ -29,13 +29,15 @@ Score = Callable[[Engine, Runs, bool], Quality | NoQuality | None]
 def compare(
     engine: Engine, request: Request, lanes: tuple[str, ...] = (), mode: str = "auto", repeats: int = 1,
     on_progress: OnProgress | None = None, quality: Score | None = None, stop: threading.Event | None = None,
+    keep: Callable[[Record], None] = lambda _: None,
 ) -> Record:  # fmt: skip
     """The record of `request` on `lanes` (all of the engine's where none is named).
 
     With more than one repeat warm-up comparisons go before and are not counted. Raises InferenceError for a bad
     request; a lane that fails is told in its own part of the record. `quality` sees the last runs and
     gives the record's part of that name (`quality.answers.scored_or_why_not`). `stop`, once set, ends the runs at their
-    next token; the record then holds what there is. The model stays the same from the first warm-up to the last score.
+    next token; the record then holds what there is. `keep` is given what there is by now, after each repeat.
+    The model stays the same from the first warm-up to the last score.
     """
     outcomes: dict[str, list[Progress]] = {}
     used = mode
@@ -50,6 +52,7 @@ def compare(
             used = comparison.mode
             for key, progress in results.items():
                 outcomes.setdefault(key, []).append(progress)
+            keep(build_record(engine.status(), request, used, outcomes))
         record = build_record(engine.status(), request, used, outcomes)
         if quality and all(outcomes.values()):
             last = {key: runs[-1] for key, runs in outcomes.items()}

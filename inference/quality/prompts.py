@@ -22,6 +22,7 @@ from inference.series.expected import WAYS, flips
 from inference.series.prompts import Prompt
 from inference.series.series import Series
 
+Keep = Callable[[Quality], None]  # is given the figures before the survival, whose base takes a load of its own
 LeaveOut = Callable[[int, str, str], None]  # a prompt's index, the lane, and why
 
 
@@ -34,7 +35,7 @@ class Answered:
     pieces: tuple[Piece, ...] = ()
 
 
-def quality_of_prompts(engine: Engine, prompts: Sequence[Prompt], request: Request, say: Say, base: str = "") -> Quality:
+def quality_of_prompts(engine: Engine, prompts: Sequence[Prompt], request: Request, say: Say, base: str = "", keep: Keep = lambda _: None) -> Quality:
     """`quality` over the answers to a file, with the survival where a `base` is named or known.
 
     Raises InferenceError where not one prompt could be answered and scored.
@@ -54,13 +55,13 @@ def quality_of_prompts(engine: Engine, prompts: Sequence[Prompt], request: Reque
     found = [piece for each in scored for piece in each.pieces]
     quality = quality_of(reference, others, found, "prompts")
     forks = [_fork(each, shown, reference) for each in scored]
-    kept = None
+    expected = _expected(prompts, scored, reference.key, shown.key)
+    quality = replace(quality, answers=_answers(forks), expected=expected, unanswered=tuple(left_out))
     if base := base or base_of([reference, *others]) or "":
+        keep(quality)
         spans, text = [each.pieces[0].span for each in scored], "\n".join(prompts[each.index].text for each in scored)
-        kept = survival(base, reference, shown, (spans, found), text, say)
-    return replace(
-        quality, answers=_answers(forks), expected=_expected(prompts, scored, reference.key, shown.key), unanswered=tuple(left_out), survival=kept
-    )  # fmt: skip
+        quality = replace(quality, survival=survival(base, reference, shown, (spans, found), text, say))
+    return quality
 
 
 def _answer(lanes: Sequence[Scorer], prompts: Sequence[Prompt], request: Request, say: Say, leave_out: LeaveOut) -> list[Answered]:

@@ -121,7 +121,7 @@ def test_text_that_no_file_can_hold_is_written_as_an_escape(tmp_path):
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
 def test_a_result_that_can_not_be_shown_is_kept(error, temporary, capsys):
-    with pytest.raises(error), output.never_lost('{"a": 1}'):
+    with pytest.raises(error), output.never_lost(lambda: '{"a": 1}'):
         raise error
     (kept,) = temporary.iterdir()
     assert kept.suffix == ".json" and kept.read_text() == '{"a": 1}' and f"It is kept in {kept}." in capsys.readouterr().err

@@ -81,8 +81,12 @@ def test_a_mode_is_one_of_them_or_a_sentence(mode):
         assert sentence(error)
 
 
-likely_words = st.sampled_from(["0", "1", "on", "none", "all", "cpu:fp32", "cuda:bf16", "endpoint:far", "10.0.0.0/8", "http://[::1]:8000/v1", "a:b", "shape:x", "auto"])
-set_to = st.one_of(texts, numbers.map(str), st.lists(st.one_of(likely_words, texts), min_size=1, max_size=3).map(",".join)).filter(lambda text: "\x00" not in text)
+likely_words = st.sampled_from(
+    ["0", "1", "on", "none", "all", "cpu:fp32", "cuda:bf16", "endpoint:far", "10.0.0.0/8", "http://[::1]:8000/v1", "a:b", "shape:x", "auto"]
+)
+set_to = st.one_of(texts, numbers.map(str), st.lists(st.one_of(likely_words, texts), min_size=1, max_size=3).map(",".join)).filter(
+    lambda text: "\x00" not in text
+)
 NAMES = [*VARIABLES.values(), "ENDPOINT_FAR_URL", "ENDPOINT_FAR_KEY", "ENDPOINT_FAR_TIMEOUT", "ENDPOINT__URL", "GRADIO_SHARE", "SPACE_ID"]
 
 
