@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
+from fastapi.exceptions import RequestValidationError
 
 from inference.engine.engine import Engine
 from inference.series.prompts import MOST_BYTES
@@ -31,7 +32,7 @@ from ui.fork.viewer import ForkViewer
 from ui.history.tab import HistoryTab
 from ui.preview import preview
 from ui.programs.callers import Callers
-from ui.programs.calls import calls
+from ui.programs.calls import calls, unreadable
 from ui.programs.doors import closed
 from ui.programs.endpoints import Endpoints, signatures
 from ui.prompts.tab import SAMPLE, PromptsTab
@@ -125,7 +126,10 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "css_paths": looks.css_paths(),
         "head": looks.head() + (NO_ROBOTS if settings.share else ""),
         "favicon_path": looks.FOLDER / "favicon.svg",
-        "app_kwargs": {"middleware": [closed(), calls(signatures()), bounded(), preview(TITLE, INTRO, looks.FOLDER / "preview.png")]},
+        "app_kwargs": {
+            "middleware": [closed(), calls(signatures()), bounded(), preview(TITLE, INTRO, looks.FOLDER / "preview.png")],
+            "exception_handlers": {RequestValidationError: unreadable},
+        },
         "footer_links": ["api"],
         "run_history": False,
         "state_session_capacity": MOST_TABS,

@@ -173,6 +173,14 @@ def believe(proxies: Iterable[str]) -> None:
     os.environ["FORWARDED_ALLOW_IPS"] = ",".join(proxies) or "none"
 
 
+def has_messages(app: Any, session: str) -> bool:
+    """Whether the app, a served page, holds messages for who listens to this session or event; a version that keeps them elsewhere is asked itself."""
+    try:
+        return session in app.get_blocks()._queue.pending_messages_per_session
+    except AttributeError:
+        return True
+
+
 @contextmanager
 def unproxied() -> Iterator[None]:
     """Gradio opens HTTP clients as it is imported, and asks the page whether it is there as that is opened: by no proxy, some can't even be used (SOCKS).

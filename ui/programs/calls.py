@@ -1,7 +1,8 @@
 """A program's call over plain HTTP, before Gradio takes it: what is left out gets its default, what can't be meant gets a sentence.
 
-An ASGI middleware around the app: looks only at what is posted to a named endpoint. Gradio alone wants every value in its place, and
-answers a wrong call with "null" or a bare 500.
+An ASGI middleware around the app: looks at what is posted to a named endpoint, and at whether an event that is listened to is there. Gradio
+alone wants every value in its place, answers a wrong call with "null" or a bare 500, and a listener to nothing with a broken stream, a
+trace in the log and a task that is never over.
 """
 
 from __future__ import annotations
@@ -10,16 +11,23 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
+from urllib.parse import parse_qs
 
+from fastapi.exceptions import RequestValidationError
 from starlette.middleware import Middleware
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inference.errors import WrongArguments
+from ui import private
 
 MOST_BYTES = 4 * 2**20  # the longest prompt that is taken, each of its characters escaped
-_CALL = re.compile(r"/gradio_api/(?:call|run|api)/(v2/)?(\w+)/?$")
+_CALL = re.compile(r"/gradio_api/(call|run|api)/(v2/)?(\w+)/?$")
+_EVENT = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/([^/]+)/?$")
+_STREAM = re.compile(r"/gradio_api/queue/data/?$")
+NO_EVENT = "There is no such event, or its answer was heard already. Post the call again, and listen to the event that it names."
 NO_JSON = "The call's body must be a JSON object: {{\"data\": [...]}}, the values in the order of {name}'s parameters."
 
 
@@ -31,12 +39,23 @@ class Calls:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass all on, a call of an endpoint with every value in its place, or refuse it with 422 and {"error": sentence}."""
-        posted = _CALL.search(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-        if posted is None or posted[2] not in self._signatures:
+        method = scope["method"] if scope["type"] == "http" else ""
+        if method == "GET" and (instead := unheard(scope)):
+            await instead(scope, receive, send)
+            return
+        posted = _CALL.search(scope["path"]) if method == "POST" else None
+        if posted is None or (posted[1] != "call" and posted[3] not in self._signatures):  # the page's own listeners
             await self._app(scope, receive, send)
             return
+        await self._called(posted[3], bool(posted[2]), scope, receive, send)
+
+    async def _called(self, name: str, by_name: bool, scope: Scope, receive: Receive, send: Send) -> None:
+        if name not in self._signatures:
+            told = f"There is no endpoint {name[:80]} here. There are: {', '.join(self._signatures)}."
+            await JSONResponse({"error": told}, 404)(scope, receive, send)
+            return
         try:
-            body = completed(await whole(receive), posted[2], self._signatures[posted[2]], by_name=bool(posted[1]))
+            body = completed(await whole(receive), name, self._signatures[name], by_name)
         except WrongArguments as error:
             await JSONResponse({"error": str(error)}, 422)(scope, receive, send)
             return
@@ -69,7 +88,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 def completed(body: bytes, name: str, signature: inspect.Signature, by_name: bool) -> bytes:
     """The body of a call with defaults where values were left out; raises WrongArguments."""
     try:
-        call = json.loads(body)
+        call = json.loads(body, parse_constant=_no_number)
     except (ValueError, RecursionError):
         call = None
     if not isinstance(call, dict):
@@ -91,8 +110,33 @@ def bound(name: str, signature: inspect.Signature, bind: Callable[[], inspect.Bo
         raise WrongArguments(
             f"/{name} can't take these values: {error}. It takes: {', '.join(signature.parameters)}; all but the prompt may be left out."
         ) from None
+    if nested := [key for key, value in found.arguments.items() if isinstance(value, (list, dict))]:
+        raise WrongArguments(f"/{name} takes texts, numbers, true and false, and {nested[0]} is a list or an object. Give one value.")
     found.apply_defaults()
     return dict(found.arguments)
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def unheard(scope: Scope) -> Response | None:
+    """What a listener to nothing is answered: a program with a sentence, the page with Gradio's own word for a session that is gone; None for any other request."""
+    if event := _EVENT.search(scope["path"]):
+        return None if private.has_messages(scope["app"], event[1]) else JSONResponse({"error": NO_EVENT}, 404)
+    if _STREAM.search(scope["path"]):
+        session = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("session_hash", [None])[0]
+        if session is not None and not private.has_messages(scope["app"], session):
+            gone = {"msg": "unexpected_error", "event_id": None, "message": "404: Not Found", "session_not_found": True, "success": False}
+            return Response(f"data: {json.dumps(gone)}\n\n", media_type="text/event-stream")
+    return None
+
+
+async def unreadable(request: Request, error: Exception) -> Response:
+    """What the web server answers for a body whose parts are of the wrong kind, without the body in it."""
+    found = error.errors() if isinstance(error, RequestValidationError) else []
+    places = {".".join(map(str, each["loc"]))[:80]: each["msg"] for each in found[:3]}
+    return JSONResponse({"error": "The call can't be read. " + "; ".join(f"{place}: {words}" for place, words in places.items())}, 422)
 
 
 def calls(signatures: Mapping[str, inspect.Signature]) -> Middleware:
