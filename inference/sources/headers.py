@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import InferenceError
-from inference.sources.files import LFS_POINTER, weights_files
+from inference.sources.files import LFS_POINTER, quoted, weights_files
 from inference.units import size
 
 LARGEST_HEADER = 100 * 10**6  # the format's own limit
@@ -48,7 +48,11 @@ def tensors_of(folder: Path) -> dict[str, Stored]:
     """Every tensor in the files that the model's weights are read from, by name; raises InferenceError for a file that is missing or damaged."""
     found: dict[str, Stored] = {}
     for file in weights_files(folder):
-        found |= tensors_in(file)
+        tensors = tensors_in(file)
+        if twice := found.keys() & tensors.keys():
+            name = min(twice)
+            raise InferenceError(f"{file} holds {quoted(name)}, and so does {found[name].file}: it can't be told which is meant. Copy or download both again.")
+        found |= tensors
     return found
 
 
@@ -68,11 +72,14 @@ def tensors_in(file: Path) -> dict[str, Stored]:
         entries: dict[str, Any] = json.loads(header)
         entries.pop("__metadata__", None)
         found = {name: _stored(entry, file, begin) for name, entry in entries.items()}
-        end = begin + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+        places = sorted((int(first), int(last)) for first, last in (entry["data_offsets"] for entry in entries.values()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise _no_safetensors(file, start) from None
+    end = begin + max((last for _, last in places), default=0)
     if end > length:
         raise InferenceError(f"{file} is cut short: its header tells of {size(end)}, and it has {size(length)}. Copy or download it again.")
+    if [first for first, _ in places] + [length - begin] != [0] + [last for _, last in places]:
+        raise InferenceError(f"{file} is damaged: its tensors overlap, or bytes of it belong to none. Copy or download it again.")
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 from hypothesis import given
@@ -41,7 +41,7 @@ def asked(page: str, method: str, way: str, body: bytes | None = None, kind: str
     """The status and the text of an answer, of a stream its first 2,000 bytes."""
     connection = http.client.HTTPConnection(page, timeout=30)
     try:
-        connection.request(method, API + way, body, {"Content-Type": kind} if body is not None else {})
+        connection.request(method, API + quote(way, "/?=&%"), body, {"Content-Type": kind} if body is not None else {})
         answer = connection.getresponse()
         return answer.status, "" if way == "heartbeat/" else answer.read(2000).decode("utf-8", "replace")
     finally:

@@ -58,6 +58,36 @@ def test_a_cut_file_is_told(file):
         tensors_in(file)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header["b"].update(data_offsets=[7, 12]),
+        lambda header: header.update(c=dict(header["b"])),
+        lambda header: header["a"].update(dtype="F16", shape=[0], data_offsets=[0, 0]),
+        lambda header: header.pop("b"),
+    ],
+    ids=["overlapping", "two names for the same bytes", "a hole", "bytes at the end"],
+)
+def test_tensors_that_do_not_lie_side_by_side_are_a_damaged_file(file, change):
+    raw = file.read_bytes()
+    length = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8 : 8 + length])
+    change(header)
+    made = json.dumps(header).encode()
+    file.write_bytes(struct.pack("<Q", len(made)) + made + raw[8 + length :])
+    with pytest.raises(InferenceError, match="is damaged: its tensors overlap, or bytes of it belong to none"):
+        tensors_in(file)
+
+
+def test_a_tensor_that_two_files_hold_is_told_with_both(file):
+    for name in ("one", "two"):
+        file.with_name(f"{name}.safetensors").write_bytes(file.read_bytes())
+    file.rename(file.with_name("kept"))
+    (file.parent / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}))
+    with pytest.raises(InferenceError, match="two.safetensors holds a, and so does .*one.safetensors: it can't be told which is meant"):
+        tensors_of(file.parent)
+
+
 def test_an_index_that_names_a_missing_file_is_told(file):
     file.rename(file.with_name("one.safetensors"))
     (file.parent / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "one.safetensors", "c": "two.safetensors"}}))

@@ -24,7 +24,7 @@ from inference.errors import WrongArguments
 from ui import private
 
 MOST_BYTES = 4 * 2**20  # the longest prompt that is taken, each of its characters escaped
-_CALL = re.compile(r"/gradio_api/(call|run|api)/(v2/)?(\w+)/?$")
+_CALL = re.compile(r"/gradio_api/(call|run|api)/(v2/)?([^/]+)/?$")
 _EVENT = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/([^/]+)/?$")
 _STREAM = re.compile(r"/gradio_api/queue/data/?$")
 NO_EVENT = "There is no such event, or its answer was heard already. Post the call again, and listen to the event that it names."
