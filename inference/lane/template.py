@@ -19,8 +19,9 @@ from transformers import AddedToken, PreTrainedTokenizerBase
 from inference.errors import InferenceError
 from inference.events import Request
 from inference.fast import first_line
+from inference.lane import budget
 
-FAULTS = (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)  # what a template's own code raises
+FAULTS = (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError)  # what a template's own code raises
 DATE = "strftime_now"  # what a template asks for the date by
 Turns = Sequence[tuple[str, str]]
 
@@ -60,7 +61,8 @@ def write(tokenizer: PreTrainedTokenizerBase, request: Request) -> Conversation:
 def render(tokenizer: PreTrainedTokenizerBase, turns: Turns, in_parts: bool = False, answer_next: bool = True) -> str:
     """The turns (role, text) as the template writes them; raises what the template raises."""
     messages = [{"role": role, "content": [{"type": "text", "text": text}] if in_parts else text} for role, text in turns]
-    return str(tokenizer.apply_chat_template(messages, add_generation_prompt=answer_next, tokenize=False))
+    with budget.bounded():
+        return str(tokenizer.apply_chat_template(messages, add_generation_prompt=answer_next, tokenize=False))
 
 
 def _outline(tokenizer: PreTrainedTokenizerBase, turns: Turns, stand_ins: list[str]) -> tuple[str, bool]:
@@ -70,6 +72,8 @@ def _outline(tokenizer: PreTrainedTokenizerBase, turns: Turns, stand_ins: list[s
     for in_parts in (False, True):
         try:
             outline = render(tokenizer, [(role, text) for (role, _), text in zip(turns, stand_ins, strict=True)], in_parts)
+        except budget.TooMuch as error:  # nor would it in parts
+            raise _refused(error) from error
         except FAULTS as error:
             faults.append(error)
             continue
@@ -101,6 +105,8 @@ def turn_marks(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     for in_parts in (False, True):
         try:
             one, three = (render(tokenizer, turns, in_parts) for turns in ([("user", "a")], [("user", "a"), ("assistant", "b"), ("user", "c")]))
+        except budget.TooMuch:
+            break
         except FAULTS:
             continue  # `write` says of a request what is wrong
         few, many = (Counter(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (one, three))

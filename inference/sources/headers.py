@@ -70,7 +70,8 @@ def tensors_in(file: Path) -> dict[str, Stored]:
     begin = 8 + len(header)
     try:
         entries: dict[str, Any] = json.loads(header)
-        entries.pop("__metadata__", None)
+        if not all(isinstance(words, str) for words in dict(entries.pop("__metadata__", {})).values()):
+            raise ValueError("its notes are no texts")
         found = {name: _stored(entry, file, begin) for name, entry in entries.items()}
         places = sorted((int(first), int(last)) for first, last in (entry["data_offsets"] for entry in entries.values()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from inference.errors import InferenceError
 from inference.fast import ALL, FastWays
 from inference.models import loading
+from inference.sources.at_hand import Checkpoint
 from inference.sources.headers import tensors_of
 from tests.support.hostile import changed, damaged, tries
 from tests.support.tiny import make_checkpoint
@@ -73,7 +74,7 @@ def test_damaged_weights_are_a_sentence_or_the_values_of_the_file(checkpoint, da
         folder = Path(shutil.copytree(checkpoint, Path(work) / "m"))
         (folder / "model.safetensors").write_bytes(data.draw(broken((checkpoint / "model.safetensors").read_bytes())))
         try:
-            model = loading.read(folder, LANE, FastWays(LANE, ALL))
+            model = loading.load(Checkpoint("a/b", folder), LANE, lambda _: None, FastWays(LANE, ALL))
         except InferenceError as error:
             assert str(error).strip() and "Traceback" not in str(error) and len(str(error)) < 2000
             return

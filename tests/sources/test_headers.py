@@ -41,6 +41,7 @@ def test_shapes_dtypes_and_places_are_those_of_the_file(file):
         (b"<!DOCTYPE html><html></html>", "no safetensors file but a web page"),
         (b"GGUF" + bytes(100), "no safetensors file but a GGUF file"),
         (struct.pack("<Q", 2) + b"[]", "no safetensors file"),
+        (struct.pack("<Q", 21) + b'{"__metadata__": [3]}', "no safetensors file"),
         (struct.pack("<Q", 5) + b'{"a":', "no safetensors file"),
         (struct.pack("<Q", 500) + b"{}", "cut short: its header alone"),
     ],
