@@ -149,13 +149,14 @@ class Settings:
 
     def cache_path(self) -> Path:
         """Where downloads restored by us are kept; raises WrongArguments if no place is writable."""
-        tried = [Path(self.cache_dir).expanduser()] if self.cache_dir else _cache_candidates()
+        tried = [Path(self.cache_dir)] if self.cache_dir else _cache_candidates()
         for path in tried:
             try:
+                path = path.expanduser()
                 path.mkdir(parents=True, exist_ok=True)
                 if os.access(path, os.W_OK):
                     return path
-            except OSError:
+            except (OSError, RuntimeError):  # ~ of a user who isn't there
                 continue
         raise WrongArguments(f"No writable cache folder ({', '.join(map(str, tried))}). Set CACHE_DIR to one.")
 

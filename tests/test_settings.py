@@ -91,6 +91,11 @@ def test_an_unwritable_cache_folder_is_told(tmp_path):
         Settings(cache_dir=str(tmp_path / "file" / "below")).cache_path()
 
 
+def test_the_home_of_nobody_is_no_cache_folder():
+    with pytest.raises(InferenceError, match="No writable cache folder.*CACHE_DIR"):
+        Settings(cache_dir="~nobody-of-that-name/cache").cache_path()
+
+
 def test_the_home_in_a_cache_folder_s_path_is_meant(tmp_path, monkeypatch):
     """A shell leaves ~ alone in quotes and in an env file: a folder called ~ was made where the page was started."""
     monkeypatch.setenv("HOME", str(tmp_path))

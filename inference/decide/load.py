@@ -29,7 +29,7 @@ def with_load(found: Gathered, path: Path) -> Gathered:
         raise WrongArguments(f"{path.name} is of {model}, and the records are of {found.model}. Give those of one model.")
     try:
         loads = {str(lane): _clients(rows) for lane, rows in held["clients"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise WrongArguments(f"{path.name} is damaged: a load lacks {error}, or it is no number. Measure again, or give another file.") from error
     lanes = tuple(replace(lane, clients=loads.get(lane.lane, ())) for lane in found.lanes)
     unknown = [lane for lane in loads if lane not in {each.lane for each in lanes}]

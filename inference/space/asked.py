@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from inference.errors import WrongArguments
 from inference.hardware import Hardware
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL, VARIABLES, Settings, from_env
+from inference.sources import files
 
 PROGRAM = "python -m inference deploy"
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
@@ -72,7 +72,7 @@ def check_model(model: str) -> str:
     """A model that a Space can load too: a Hub id, or one that comes with this folder; raises WrongArguments."""
     if model in (DEFAULT_MODEL, SMALL_MODEL) or model.startswith("shape:"):
         return model
-    if model.startswith(("/", ".", "~")) or Path(model).expanduser().exists():
+    if model.startswith(("/", ".", "~")) or files.at(model):
         raise WrongArguments(
             f"{model} is on this machine, and a Space can't reach it. Upload it first (hf upload you/your-model {model}), then name it: --model you/your-model"
         )

@@ -63,7 +63,7 @@ def answers(page: str) -> bool:
 def test_whatever_is_sent_is_answered_without_a_trace(page, asks):
     status, told = asked(page, *asks)
     assert "Traceback" not in told and 'File "' not in told
-    if asks[1].startswith(("call/", "queue/")):
+    if asks[1].startswith("call/"):  # the other doors are Gradio's, for its own page
         assert status < 500 and (status < 400 or told.strip())
 
 
