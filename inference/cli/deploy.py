@@ -17,6 +17,7 @@ from inference.cli.exits import FAILED
 from inference.cli.progress import Line
 from inference.ends import readable
 from inference.errors import InferenceError, WrongArguments
+from inference.fast import first_line
 from inference.settings import Settings
 from inference.space import asked, files, model, plan
 from inference.space.asked import Asked
@@ -64,7 +65,10 @@ def _deploy(wanted: Asked, found: list[files.SpaceFile], prompt: str) -> int:
         raise
     line.close()
     print(page(wanted))
-    return 0 if record is None or _answers(record) else FAILED
+    try:
+        return 0 if record is None or _answers(record) else FAILED
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:  # what runs there may be another program by now
+        raise InferenceError(f"{wanted.space} runs, but its answer can't be read ({first_line(error)}). Open it and look at its lanes' cards.") from error
 
 
 def _left(done: list[str], unsure: str, address: str) -> list[str]:

@@ -40,6 +40,8 @@ def ask(asked: Asked, prompt: str, token: str | None, longest_s: float = LONGEST
             process.kill()
     if "error" in said:
         raise _no_answer(asked, asked.masked(said["error"]))
+    if not isinstance(said["record"], dict):
+        raise _no_answer(asked, "what came is no record")
     return dict(said["record"])
 
 

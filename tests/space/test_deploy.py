@@ -193,3 +193,10 @@ def test_ctrl_c_ends_it_and_says_what_was_done(hub, capsys, monkeypatch):
     monkeypatch.setattr(watch, "Clock", lambda real=watch.Clock: real(sleep=stopped))
     code, _, said = deploy(capsys, "--secret", f"MINE={SECRET}")
     assert code == 130 and "Done by then: the Space you/demo made on t4-small" in said and "uploaded" in said and said.endswith("Stopped.")
+
+
+@pytest.mark.parametrize("record", [{}, {"lanes": {"a": {"runs": [{"text": 3}]}}}, {"lanes": {"a": {"runs": [{"text": "hi", "ttft_s": "x"}]}}}])
+def test_an_answer_that_is_no_record_is_told(hub, capsys, monkeypatch, record):
+    monkeypatch.setattr("inference.space.ask.ask", lambda *_: record)
+    code, out, said = deploy(capsys)
+    assert code == 1 and "you/demo runs, but its answer can't be read" in said and f"{hub.url}/spaces/you/demo" in out
