@@ -187,6 +187,15 @@ def test_a_changed_configuration_or_tokenizer_is_read_and_used_or_a_sentence(che
                     assert isinstance(source.shown(source.encode(request).ids), str)
 
 
+@pytest.mark.parametrize("deep", [b"[" * 200_000, b'{"a":' * 200_000, b'{"model_type": ' + b"9" * 5000 + b"}"])
+@pytest.mark.parametrize("name", [*SMALL, "generation_config.json", "special_tokens_map.json"])
+def test_a_small_file_that_python_can_not_read_is_named(checkpoint, name, deep):
+    from inference.lane.source import Source
+
+    with copy_with(checkpoint, name, deep) as (_, settings), pytest.raises(InferenceError, match=name):
+        Source("cpu:fp32", settings).read(lambda _: None)
+
+
 def test_a_length_that_is_no_number_is_a_tokenizer_that_can_not_be_read(checkpoint):
     from inference.lane.source import Source
 
