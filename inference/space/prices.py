@@ -13,6 +13,7 @@ from inference.space.session import time_outs
 
 log = logging.getLogger(__name__)
 LONGEST_S = 4.0  # prices are worth no longer wait
+MOST_DOLLARS = 1e6  # of any unit: what is no price at all is left out
 HOURS = {"second": 3600.0, "minute": 60.0, "hour": 1.0}
 
 
@@ -22,7 +23,8 @@ def catalog() -> Catalog:
     try:
         with time_outs(LONGEST_S):
             told = HfApi().list_spaces_hardware(token=False)
-        dollars = {one.name: round(one.unit_cost_usd * HOURS[one.unit_label], 4) for one in told if one.unit_label in HOURS}
+        known = [one for one in told if one.unit_label in HOURS and 0 <= one.unit_cost_usd < MOST_DOLLARS]
+        dollars = {one.name: round(one.unit_cost_usd * HOURS[one.unit_label], 4) for one in known}
     except hub_faults.FAULTS as error:  # AttributeError, of a library older than this call, too
         log.info("the Hub gives no prices: %s", hub_faults.why(error))
         return held

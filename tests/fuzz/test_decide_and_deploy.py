@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -17,8 +18,8 @@ from inference import hardware
 from inference.cli import main as command_line
 from inference.errors import WrongArguments
 from inference.record.export import as_json
-from inference.space import asked
-from tests.support.hostile import NASTY, NUMBERS, changed, damaged, texts, tries
+from inference.space import asked, prices
+from tests.support.hostile import NASTY, NUMBERS, changed, damaged, texts, tries, values
 from tests.support.records import ended, record_of
 
 RECORD = as_json(record_of(cpu_nf4=[ended(5), ended(6)], cpu_fp32=[ended(10), ended(9)]))
@@ -96,6 +97,19 @@ def test_what_a_space_shall_be_is_checked_or_a_sentence_without_a_secret(space, 
         asked.secrets([*secrets, f"OWN_TOKEN={secret}"], {})
     except WrongArguments as error:
         assert str(error).strip() and "Traceback" not in str(error) and secret not in str(error)
+
+
+told_prices = st.builds(SimpleNamespace, name=st.sampled_from(["t4-small", "l4x1", "?"]), unit_cost_usd=values, unit_label=st.one_of(st.just("hour"), values))
+
+
+@given(st.one_of(st.lists(st.one_of(told_prices, values), max_size=4), values))
+@example([SimpleNamespace(name="t4-small", unit_cost_usd=float("nan"), unit_label="hour")])
+@example([SimpleNamespace(name="t4-small", unit_cost_usd=-4, unit_label="hour")])
+@tries(15)
+def test_prices_that_a_hub_tells_are_prices_or_those_of_the_file(monkeypatch, told):
+    monkeypatch.setattr(prices, "HfApi", lambda: SimpleNamespace(list_spaces_hardware=lambda token: told))
+    for one in prices.catalog().hardware:
+        assert one.dollars_per_hour is None or 0 <= one.dollars_per_hour < 1e10
 
 
 @given(st.sampled_from([word for word in NASTY if "\x00" not in word]), words, st.floats())
