@@ -81,7 +81,7 @@ def test_an_endpoint_that_is_not_there_is_told_with_those_that_are(page, way):
     assert status == 404 and "There are: compare, ask, quality." in json.loads(told)["error"]
 
 
-def test_who_listens_to_no_event_is_told_and_leaves_nothing_that_runs_on(page):
+def test_who_listens_to_no_event_is_told_by_a_whole_answer(page):
     status, told = asked(page, "GET", "call/ask/none")
     assert status == 404 and "There is no such event" in json.loads(told)["error"]
     status, told = asked(page, "GET", "queue/data?session_hash=none")
