@@ -5,7 +5,9 @@ In: code that renders one. Out: its result, or an error that it raises like the 
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,27 +28,57 @@ class TooMuch(RuntimeError):
     """A template that was ended."""
 
 
+class _Look:
+    """Looks at what a template has taken since the first look; raises TooMuch."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s, self._held = most_s, 0
+        self._began = self._looked = time.thread_time()  # computing, not waiting: a busy or a suspended machine is no fault of the template
+
+    def __call__(self, *_: object) -> None:
+        now = time.thread_time()
+        if now - self._looked < LOOK_S:
+            return
+        self._looked, rss = now, psutil.Process().memory_info().rss
+        self._held = self._held or rss
+        if rss - self._held > MOST_BYTES:
+            raise TooMuch("its text does not come to an end")
+        if now - self._began > self._most_s:
+            raise TooMuch(f"it did not come to its end in {self._most_s:g} s")
+
+
 @contextmanager
 def bounded(most_s: float = MOST_S) -> Iterator[None]:
-    """Raise TooMuch from within a template once it has computed for `most_s`, or the process holds MOST_BYTES more than before; its lines look at the clock."""
-    began = looked = time.monotonic()
-    process = psutil.Process()
-    held, before = process.memory_info().rss, sys.gettrace()
+    """Raise TooMuch from within a template once it has computed for `most_s`, or the process holds MOST_BYTES more than at the first look."""
+    look = _Look(most_s)
+    with _by_timer(look) if threading.current_thread() is threading.main_thread() else _by_trace(look):
+        yield
 
-    def look(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal looked
+
+@contextmanager
+def _by_timer(look: _Look) -> Iterator[None]:
+    """Look each time so much was computed: an ordinary template ends before the first look, and pays nothing for it before each first token."""
+    before = signal.signal(signal.SIGVTALRM, look)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_S, LOOK_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+@contextmanager
+def _by_trace(look: _Look) -> Iterator[None]:
+    """Look at each line of the template, in a thread that gets no signals."""
+
+    def traced(frame: FrameType, event: str, argument: Any) -> Any:
         if frame.f_code.co_filename != TEMPLATE:
             return None
-        now = time.monotonic()
-        if now - looked > LOOK_S:
-            looked = now
-            if process.memory_info().rss - held > MOST_BYTES:
-                raise TooMuch("its text does not come to an end")
-            if now - began > most_s:
-                raise TooMuch(f"it did not come to its end in {most_s:g} s")
-        return look
+        look()
+        return traced
 
-    sys.settrace(look)
+    before = sys.gettrace()
+    sys.settrace(traced)
     try:
         yield
     finally:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -37,15 +39,31 @@ def encoder(chat_template: str) -> Encoder:
     return Encoder(tokenizer)
 
 
+def here(work):
+    return work()
+
+
+def in_a_thread(work):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_template_that_goes_too_far_is_refused_and_nothing_is_left_of_it(what, monkeypatch):
+@pytest.mark.parametrize("where", [here, in_a_thread])
+def test_a_template_that_goes_too_far_is_refused_and_nothing_is_left_of_it(what, where, monkeypatch):
     written, words = REFUSED[what]
     if written == LOOPS:
         monkeypatch.setattr(template.budget, "bounded", partial(budget.bounded, 0.1))
-    before = sys.gettrace()
-    with pytest.raises(InferenceError, match=f"chat template refused the prompt .*(?:{words})"):
-        encoder(written + TEMPLATE).encode(Request("hello"))
-    assert sys.gettrace() is before
+
+    def refused():
+        before = sys.gettrace()
+        with pytest.raises(InferenceError, match=f"chat template refused the prompt .*(?:{words})"):
+            encoder(written + TEMPLATE).encode(Request("hello"))
+        assert sys.gettrace() is before
+
+    handler = signal.getsignal(signal.SIGVTALRM)
+    where(refused)
+    assert signal.getsignal(signal.SIGVTALRM) == handler and signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
 def test_a_template_may_multiply_and_take_powers():
