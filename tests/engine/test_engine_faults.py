@@ -38,6 +38,18 @@ def test_the_4bit_lane_is_restarted_at_once_and_the_fp32_lane_at_the_next_prompt
     assert loaded.starts[-1] == "cpu:fp32"
 
 
+def test_a_lane_s_first_load_is_cold_and_the_one_after_its_death_is_not(loaded):
+    def cold() -> bool:
+        return next(lane.load.cold for lane in loaded.engine.status() if lane.key == "auto:nf4")
+
+    assert cold()
+    loaded.lanes["auto:nf4"].loaded()  # its cache has grown: still the same load
+    assert cold()
+    loaded.lanes["auto:nf4"].exit(-9)
+    loaded.lanes["auto:nf4"].ready()
+    assert not cold()
+
+
 def test_after_three_deaths_a_lane_stays_failed_until_asked(stage):
     for _ in range(3):
         stage.lanes["auto:nf4"].exit(1)

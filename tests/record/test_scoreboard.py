@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from inference.record.scoreboard import as_text, caveat, factor, facts, first_different_word, no_winner, standings
-from tests.support.records import ended, record_of
+from tests.support.records import ended, record_of, saying
 
 
 def words(record):
@@ -101,6 +101,8 @@ def test_more_lanes_stand_in_order_of_speed():
     record = record_of(cpu_fp32=[ended(5.0)], cuda_nf4=[ended(20.0)], cpu_nf4=[ended(9.0)])
     assert [each.lane for each in standings(record)] == ["cuda:nf4", "cpu:nf4", "cpu:fp32"]
     assert standings(record)[-1].answer == "the reference" and facts(record) == ()
+    parted = record_of(cpu_fp32=[ended(5.0)], cuda_nf4=[saying("abc d", ids=(1, 9))], cpu_nf4=[ended(9.0)])
+    assert {each.lane: each.answer for each in standings(parted)}["cuda:nf4"] == "Differs from word 2"
     assert as_text(record)[0].startswith("1. 4-bit NF4 on the GPU: 20.0 tok/s")
 
 
