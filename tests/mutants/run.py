@@ -30,7 +30,8 @@ LIBRARIES = ("torch", "transformers.modeling_utils", "transformers.models.auto.m
 MOST_S = 600  # of one fault's tests: one that makes them hang is seen
 # what says that the fault is no fault but a slip in its text
 NO_CODE = re.compile(r"CalledProcessError|could not compile|SyntaxError|IndentationError|NameError|ImportError")
-FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+RAN = re.compile(r"\d passed")
+FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", re.MULTILINE)
 
 
 def copy_to(place: Path) -> None:
@@ -64,7 +65,7 @@ def _run_here(place: Path, tests: tuple[str, ...], said: Path) -> NoReturn:
         for name in [name for name in sys.modules if name.partition(".")[0] in ("inference", "tests")]:
             del sys.modules[name]
         sys.path[:] = [str(place), *(path for path in sys.path if Path(path) != ROOT)]
-        code = int(pytest.main(["-x", "-q", "-rfEs", "-p", "no:cacheprovider", f"--basetemp={place.parent / 'made'}", *tests]))
+        code = int(pytest.main(["-x", "-v", "--tb=short", "-rfEs", "-p", "no:cacheprovider", f"--basetemp={place.parent / 'made'}", *tests]))
         sys.stdout.flush(), sys.stderr.flush()
     finally:
         os._exit(code)
@@ -80,7 +81,7 @@ def verdict(place: Path, fault: Fault) -> tuple[bool, str]:
     if NO_CODE.search(said):
         return False, f"it is no code any more:\n{said[-3000:]}"
     if code == 0:
-        return False, "all of its tests pass"
+        return False, "all of its tests pass" if RAN.search(said) else f"none of its tests ran:\n{said[-1000:]}"
     found = FAILED.search(said)
     return True, found[1] if found else f"pytest ended with {code}"
 
