@@ -65,7 +65,7 @@ def _run_here(place: Path, tests: tuple[str, ...], said: Path) -> NoReturn:
         for name in [name for name in sys.modules if name.partition(".")[0] in ("inference", "tests")]:
             del sys.modules[name]
         sys.path[:] = [str(place), *(path for path in sys.path if Path(path) != ROOT)]
-        code = int(pytest.main(["-x", "-v", "--tb=short", "-rfEs", "-p", "no:cacheprovider", f"--basetemp={place.parent / 'made'}", *tests]))
+        code = int(pytest.main(["-x", "-v", "--tb=short", "-rfEs", "-p", "no:cacheprovider", "-o", "timeout=0", f"--basetemp={place.parent / 'made'}", *tests]))
         sys.stdout.flush(), sys.stderr.flush()
     finally:
         os._exit(code)

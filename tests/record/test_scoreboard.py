@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from inference.record.scoreboard import as_text, caveat, factor, facts, first_different_word, no_winner, standings
+from inference.record.scoreboard import as_text, caveat, factor, facts, first_different_word, name, no_winner, standings
 from tests.support.records import ended, record_of, saying
 
 
@@ -84,10 +84,18 @@ def test_on_one_card_4_bits_are_held_against_bf16_and_without_either_reference_i
 
 
 def test_two_things_that_changed_at_once_are_said():
-    assert "Device and precision differ at once" in caveat(record_of(cuda_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)]))
-    alike = caveat(record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)]))
-    assert alike.startswith("Both ran on the same device") and "One run each" in alike
+    once = "One run each: times vary from run to run."
+    apart = "Device and precision differ at once: the speed is not the quantization's doing alone."
+    assert caveat(record_of(cuda_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)])) == f"{apart} {once}"
+    alike = "Both ran on the same device: what differs is the precision, and the kernels for it."
+    assert caveat(record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)])) == f"{alike} {once}"
     assert "One run each" not in caveat(record_of(cpu_nf4=[ended(20.0)] * 3, cpu_fp32=[ended(5.0)] * 3))
+
+
+def test_a_lane_of_a_precision_that_nobody_knows_yet_is_called_by_its_name():
+    record = record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)])
+    unknown = replace(record, lanes={key: replace(lane, precision=None) for key, lane in record.lanes.items()})
+    assert [name(each, lane) for each in (record, unknown) for lane in record.lanes] == ["4-bit", "FP32"] * 2
 
 
 def test_a_lane_that_was_not_at_its_fastest_is_named():
