@@ -71,6 +71,11 @@ def test_a_lane_that_was_not_run_has_as_many_cells_as_the_others():
     assert table.prompt_cells(record)[2:6] == ["n/a"] * 4 and len(table.prompt_cells(record)) == len(table.prompt_heads(record))
 
 
+def test_a_line_that_is_too_long_for_the_terminal_goes_on_further_in():
+    first, *others = table.text(Series(prompts(20)), 14).splitlines()
+    assert first == "0 of 20" and others == ["  prompts", "  done."]
+
+
 def test_a_stop_keeps_what_is_done(engine):
     series = Series(prompts(50))
     for number, _ in enumerate(series.run(engine, Request("", max_new_tokens=5), mode="together"), 1):
