@@ -102,7 +102,7 @@ def test_logits_that_are_no_numbers_give_no_id(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_of_equally_likely_ids_the_first_is_taken(tmp_path: Path) -> None:
+def test_of_equally_likely_ids_the_first_is_taken_and_none_beside_one_that_is_no_number(tmp_path: Path) -> None:
     model = quantized("llama")
     runner = emulated(model, 96, tmp_path)
     head = model.lm_head.weight.data
@@ -111,6 +111,10 @@ def test_of_equally_likely_ids_the_first_is_taken(tmp_path: Path) -> None:
     runner.step.head(torch.ones(192, dtype=torch.bfloat16))
     runner.step.take_best()
     assert int(runner.memory.token) == 70
+    head[90] = float("nan")  # a single one among numbers
+    runner.step.head(torch.ones(192, dtype=torch.bfloat16))
+    runner.step.take_best()
+    assert int(runner.memory.token) == 0 and int(runner.memory.history[int(runner.memory.position)]) == -1
     head.copy_(clean)
 
 
