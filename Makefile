@@ -5,7 +5,7 @@ OLDEST := .venv-oldest
 
 FUZZ ?= 3000
 
-.PHONY: run test fuzz test-oldest load faults lint format install install-dev
+.PHONY: run test fuzz test-oldest load faults mutants lint format install install-dev
 
 run: install
 	$(PYTHON) app.py
@@ -24,6 +24,9 @@ load: install-dev
 faults: install-dev
 	$(PYTHON) tests/load/faults.py
 	$(PYTHON) tests/load/page_faults.py
+
+mutants: install-dev
+	$(PYTHON) tests/mutants/run.py
 
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/python -m pytest -n 2 --dist loadfile

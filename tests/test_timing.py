@@ -27,12 +27,23 @@ def test_decode_rate_leaves_out_the_first_token_and_the_prompt():
 
 def test_one_token_has_no_rate_and_no_tokens_have_no_figures():
     one = watch_with([0.5]).timings(4)
-    assert one.decode_tps is None and one.tpot_s is None and one.total_s == pytest.approx(0.5)
+    assert one.decode_tps is None and one.tpot_s is None and one.total_s == pytest.approx(0.5) and one.prefill_tps == pytest.approx(8.0)
     assert watch_with([]).timings(4) == Timings()
 
 
+def test_without_a_prompt_or_a_time_there_is_no_rate_of_reading_it():
+    assert watch_with([0.5]).timings(0).prefill_tps is None and watch_with([0.0]).timings(4).prefill_tps is None
+
+
+def test_each_token_is_told_with_its_time_since_the_start():
+    clock = iter([100.0, 100.5, 101.25])
+    watch = Stopwatch(clock=lambda: next(clock))
+    assert watch.start() == 100.0 and [watch.token(), watch.token()] == [0.5, 1.25]
+    assert watch.timings(1).token_times_s == (0.5, 1.25)
+
+
 def test_a_token_before_the_start_is_a_programming_error():
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="before start"):
         Stopwatch().token()
 
 

@@ -118,6 +118,11 @@ def test_a_row_that_is_no_number_is_marked_and_a_step_without_commit_chooses_not
         program.step()
         assert int(memory.history[1]) == -1 and int(memory.token) == 0 and int(memory.position) == 1
         head.copy_(clean)
+    head[:] = head[300]  # all equally likely: the first, as torch.argmax
+    memory.token.fill_(7), memory.position.fill_(0)
+    program.step()
+    head.copy_(clean)
+    assert int(memory.token) == int(program.logits.argmax()) == 0 and int(memory.history[1]) == 0
 
 
 def test_what_the_kernel_has_no_form_for_is_refused_in_a_sentence() -> None:

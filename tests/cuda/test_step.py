@@ -101,6 +101,23 @@ def test_logits_that_are_no_numbers_give_no_id(tmp_path: Path) -> None:
         model.lm_head.weight.data.copy_(clean)
 
 
+@torch.no_grad()
+def test_of_equally_likely_ids_the_first_is_taken_and_none_beside_one_that_is_no_number(tmp_path: Path) -> None:
+    model = quantized("llama")
+    runner = emulated(model, 96, tmp_path)
+    head = model.lm_head.weight.data
+    clean = head.clone()
+    head[:70], head[70:] = 0, 1  # the first is in no block's first row
+    runner.step.head(torch.ones(192, dtype=torch.bfloat16))
+    runner.step.take_best()
+    assert int(runner.memory.token) == 70
+    head[90] = float("nan")  # a single one among numbers
+    runner.step.head(torch.ones(192, dtype=torch.bfloat16))
+    runner.step.take_best()
+    assert int(runner.memory.token) == 0 and int(runner.memory.history[int(runner.memory.position)]) == -1
+    head.copy_(clean)
+
+
 @pytest.mark.parametrize("length", [1, 16, 32, 33, 96, 97, 512, 2048, 2049, 9000])
 def test_chunks_cover_the_prompt_once(length: int) -> None:
     pieces = chunks_of(length, 96, 32)

@@ -111,14 +111,19 @@ def test_a_measured_load_stands_beside_the_estimate(decide, file):
         {"clients": n, "first_token_s": {"p50": 0.1, "p95": None, "max": 0.1 * n}, "total_s": {"p50": 1.0, "p95": 1.0 + n / 10, "max": 9.0}, "answers_per_min": 50.0 + 10 * n, "n": 20, "failed": 0, "new_tokens": 46}
         for n in (1, 2, 8)
     ]  # fmt: skip
-    loads = {"clients": {"endpoint:x": rows, "cpu:fp32": rows, "cuda:nf4": []}, "model": "fake/model", "hardware": {"endpoint:x": "elsewhere", "cpu:fp32": "d"}}
+    slower = [{**row, "answers_per_min": row["answers_per_min"] / 10} for row in rows]
+    loads = {
+        "clients": {"endpoint:x": rows, "cpu:fp32": slower, "cuda:nf4": []},
+        "model": "fake/model",
+        "hardware": {"endpoint:x": "elsewhere", "cpu:fp32": "d"},
+    }
     measured = record_of(endpoint_x=[run(20, total) for total in (1.0, 1.1, 1.2)], cpu_fp32=[run(5, total) for total in (1.0, 1.1, 1.3)])
     wanted = ("--answers-per-day", "1000", "--price", "endpoint:x=0.8", "--price", "cpu:fp32=0.1", "--max-total", "1.5")
     code, out, _ = decide(file(to_json([measured])), *wanted, "--load", file("a table\n\n" + json.dumps(loads), "load.txt"), "--json", "-")
     found = json.loads(out)
     server, ours = found["candidates"]
     assert (code, found["chosen"], server["capacity_per_day"]) == (0, "cpu:fp32", 70 * 1440) and ours["capacity_per_day"] != 70 * 1440
-    assert "60 with 1 client, 70 with 2 clients, 130 with 8 clients" in [figure["words"] for figure in ours["figures"]]
+    assert "6 with 1 client, 7 with 2 clients, 13 with 8 clients" in [figure["words"] for figure in ours["figures"]]
     beside = " ".join(found["remarks"])
     assert "endpoint:x: its load was measured with answers of 46 tokens, not of 3" in beside and "no record has cuda:nf4" in beside
     assert "cpu:fp32: its load was measured on d, its record on c, 2 threads." in beside and "endpoint:x: its load was measured on" not in beside

@@ -38,6 +38,18 @@ def test_the_4bit_lane_is_restarted_at_once_and_the_fp32_lane_at_the_next_prompt
     assert loaded.starts[-1] == "cpu:fp32"
 
 
+def test_a_lane_s_first_load_is_cold_and_the_one_after_its_death_is_not(loaded):
+    def cold() -> bool:
+        return next(lane.load.cold for lane in loaded.engine.status() if lane.key == "auto:nf4")
+
+    assert cold()
+    loaded.lanes["auto:nf4"].loaded()  # its cache has grown: still the same load
+    assert cold()
+    loaded.lanes["auto:nf4"].exit(-9)
+    loaded.lanes["auto:nf4"].ready()
+    assert not cold()
+
+
 def test_after_three_deaths_a_lane_stays_failed_until_asked(stage):
     for _ in range(3):
         stage.lanes["auto:nf4"].exit(1)
@@ -79,9 +91,9 @@ def test_a_slow_reader_gets_joined_texts_and_nothing_is_lost(loaded):
     loaded.drain(four)
     loaded.lanes["auto:nf4"].begin()
     for n in range(2000):
-        loaded.lanes["auto:nf4"].emit(Text(four.id, "x", n + 1, n / 1000))
+        loaded.lanes["auto:nf4"].emit(Text(four.id, f"{n} ", n + 1, n / 1000))
     events = loaded.drain(four)
-    assert len(events) == 3 and "".join(event.delta for event in events[1:]) == "x" * 2000 and events[-1].n == 2000
+    assert len(events) == 3 and "".join(event.delta for event in events[1:]).split() == [str(n) for n in range(2000)] and events[-1].n == 2000
     assert (events[1].n, events[1].t_s) == (1, 0.0), "the first token keeps its stamp"
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from inference.engine.turns import Turns
-from inference.events import Done, Loading, Queued, Text
+from inference.events import Done, Loading, Queued, Request, Text
 from tests.support.fakes import Stage, last, runs
 
 MANY = 20  # more than the page streams at once on a lane
@@ -79,6 +79,18 @@ def test_a_run_that_ended_before_its_reader_came_is_read_to_its_end(loaded):
 
 
 # ---- what a run is told while it waits
+
+
+def test_who_comes_after_a_run_that_waits_for_its_turn_does_not_begin_before_it(loaded):
+    four, full = loaded.lanes["auto:nf4"], "cpu:fp32"
+    loaded.engine.submit(Request("first"), ("auto:nf4",), mode="together")
+    alone = loaded.engine.submit(Request("alone"), ("auto:nf4",), mode="in-turn")
+    loaded.engine.submit(Request("last"), (full,), mode="together")
+    assert full not in loaded.starts, "its lane is free, and one that must have the machine to itself is before it"
+    four.begin(), four.finish()
+    assert four.asked[-1] == alone.runs["auto:nf4"].id and full not in loaded.starts
+    four.begin(), four.finish()
+    assert full in loaded.starts
 
 
 def test_a_run_that_waits_for_a_turn_is_not_told_of_a_load_that_is_not_its_own(loaded):

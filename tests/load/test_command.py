@@ -159,6 +159,12 @@ def test_the_clients_of_a_server_ask_it_at_once_and_it_is_said():
     assert "Each client is a process of its own here, asking the same server" in load_table(asks, [found], WIDE)
 
 
+def test_a_client_s_time_has_its_wait_for_the_line_and_for_another_lane_s_turn():
+    done = Done("r", "stop", "", (), 0, Timings(ttft_s=0.5, total_s=1.0), queue_s=2.0, turn_wait_s=4.0, load_wait_s=8.0)
+    seen = Seen(0, 100.0, ANSWERED, done)
+    assert (seen.first_token_s, seen.total_s, seen.t_end) == (6.5, 7.0, 115.0), "a load is in neither, but it passed"
+
+
 def test_the_load_of_a_lane_that_died_is_in_no_figure():
     def seen(client: int, t_accept: float, queue_s: float, load_s: float) -> Seen:
         done = Done("r", "stop", "", (), 0, Timings(ttft_s=0.5, total_s=1.0), queue_s=queue_s, turn_wait_s=0.0, load_wait_s=load_s)

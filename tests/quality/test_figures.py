@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,6 +52,18 @@ def test_one_position_has_no_error_and_none_has_no_figures():
     assert one.kld_se is None and one.ppl_ratio_se is None and one.top1_se == 0
     with pytest.raises(InferenceError, match="No position"):
         figures(Positions(*(values[:0] for values in vars(POSITIONS).values())))
+
+
+def test_two_positions_have_an_error():
+    two = figures(Positions(*(values[1:3] for values in vars(POSITIONS).values())))
+    assert two.kld_se == pytest.approx(0.05) and two.ppl_ratio_se == pytest.approx(math.exp(0.1) * 0.2)
+
+
+def test_positions_are_those_of_both_lanes_piece_after_piece():
+    reference, other = scored((7, 8)), replace(scored((7, 9)), kld=(0.1, 0.2), nll=(0.6, 0.7))
+    found = Positions.of([(reference, other), (scored((5,)), replace(scored((5,)), kld=(0.4,), nll=(0.9,)))])
+    assert found.kld.tolist() == [0.1, 0.2, 0.4] and found.nll_reference.tolist() == [0.5] * 3 and found.nll_other.tolist() == [0.6, 0.7, 0.9]
+    assert found.same_best.tolist() == [True, False, True] and found.kld.dtype == found.nll_reference.dtype == found.nll_other.dtype == np.float64
 
 
 @pytest.mark.parametrize(("four_bit", "reference", "fires"), [(True, False, True), (False, False, False), (True, True, False)])

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from inference.child import ROOT
 from inference.errors import InferenceError
 from inference.lane.lane import Lane
-from inference.lane.scoring import score
+from inference.lane.scoring import divergence, score
 from inference.quality.figures import Positions, Span, check_took_hold, figures, windows
 from inference.score_events import Scored, ScoreRequest, nameless
 from tests.support.real import loaded_lane, plain_model
@@ -35,6 +35,12 @@ def ours(reference: Lane, other: Lane, spans: list[Span], file: Path) -> Positio
         return first, score(*scorer(other), "o", ScoreRequest(span.ids, span.first, last, read=str(file)))
 
     return Positions.of([pair(span) for span in spans])
+
+
+def test_the_divergence_is_that_of_the_other_from_the_reference():
+    reference, other = torch.tensor([[0.5, 0.5], [0.2, 0.8]]), torch.tensor([[0.9, 0.1], [0.2, 0.8]])
+    found = divergence(reference.log(), other.log())
+    assert found.tolist() == pytest.approx([0.5 * math.log(0.5 / 0.9) + 0.5 * math.log(0.5 / 0.1), 0], abs=1e-6)
 
 
 # ---- the default model

@@ -13,7 +13,7 @@ from inference.record.export import to_csv, to_json
 from inference.record.markdown import markdown
 from inference.record.missing import what_happened
 from inference.record.table import table_rows, text_table
-from inference.record.verdict import summary_lines, verdict_text
+from inference.record.verdict import AT_THE_CLIENT, summary_lines, verdict_text
 from inference.series.table import prompt_cells
 from tests.support.records import ended, record_of, status
 
@@ -42,6 +42,24 @@ def test_different_answers_are_told_neutrally_with_their_lengths():
     assert record.verdict.first_divergence == 2 and record.verdict.identical is False
     assert "part at token 3" in text and "3 and 4 tokens" in text
     assert not any(word in text.lower() for word in ("wrong", "worse", "error", "damage"))
+
+
+def test_what_is_held_against_what_and_the_lengths_that_differ_are_lines_of_the_summary():
+    lines = summary_lines(record_of(cpu_nf4=ended(10, (1, 2, 9, 4)), cpu_fp32=ended(10)))
+    assert lines[0] == ("Compared", "4-bit NF4 on the CPU with FP32 on the CPU")
+    assert dict(lines)["Speed"].startswith("about as fast, 1.00 times (10.0 tok/s against 10.0 tok/s)")
+    assert lines[-1] == ("Lengths differ", "the totals are of 4 tokens (cpu:nf4), 3 tokens (cpu:fp32)")
+    record = record_of(cpu_nf4=ended(10), cpu_fp32=ended(10))
+    elsewhere = replace(record, lanes={**record.lanes, "cpu:nf4": replace(record.lanes["cpu:nf4"], server="vLLM")})
+    assert ("Times", AT_THE_CLIENT) in summary_lines(elsewhere) and "Times" not in dict(summary_lines(record))
+
+
+def test_the_sentence_tells_speed_first_token_and_size_in_this_order():
+    text = verdict_text(record_of(cpu_nf4=ended(20), cpu_fp32=ended(10)))
+    assert text.startswith(
+        "4-bit NF4 on the CPU wrote **2.0 times faster** (20.0 tok/s against 10.0 tok/s), "
+        "gave its first token **about as soon, 1.00 times** (100 ms against 100 ms) and holds its weights in **0.15 times** the memory ("
+    )
 
 
 def test_no_speed_up_from_a_stopped_or_failed_run():

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from inference.record.scoreboard import as_text, caveat, factor, facts, first_different_word, no_winner, standings
-from tests.support.records import ended, record_of
+from inference.record.scoreboard import as_text, caveat, factor, facts, first_different_word, name, no_winner, standings
+from tests.support.records import ended, record_of, saying
 
 
 def words(record):
@@ -84,10 +84,18 @@ def test_on_one_card_4_bits_are_held_against_bf16_and_without_either_reference_i
 
 
 def test_two_things_that_changed_at_once_are_said():
-    assert "Device and precision differ at once" in caveat(record_of(cuda_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)]))
-    alike = caveat(record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)]))
-    assert alike.startswith("Both ran on the same device") and "One run each" in alike
+    once = "One run each: times vary from run to run."
+    apart = "Device and precision differ at once: the speed is not the quantization's doing alone."
+    assert caveat(record_of(cuda_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)])) == f"{apart} {once}"
+    alike = "Both ran on the same device: what differs is the precision, and the kernels for it."
+    assert caveat(record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)])) == f"{alike} {once}"
     assert "One run each" not in caveat(record_of(cpu_nf4=[ended(20.0)] * 3, cpu_fp32=[ended(5.0)] * 3))
+
+
+def test_a_lane_of_a_precision_that_nobody_knows_yet_is_called_by_its_name():
+    record = record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)])
+    unknown = replace(record, lanes={key: replace(lane, precision=None) for key, lane in record.lanes.items()})
+    assert [name(each, lane) for each in (record, unknown) for lane in record.lanes] == ["4-bit", "FP32"] * 2
 
 
 def test_a_lane_that_was_not_at_its_fastest_is_named():
@@ -101,6 +109,8 @@ def test_more_lanes_stand_in_order_of_speed():
     record = record_of(cpu_fp32=[ended(5.0)], cuda_nf4=[ended(20.0)], cpu_nf4=[ended(9.0)])
     assert [each.lane for each in standings(record)] == ["cuda:nf4", "cpu:nf4", "cpu:fp32"]
     assert standings(record)[-1].answer == "the reference" and facts(record) == ()
+    parted = record_of(cpu_fp32=[ended(5.0)], cuda_nf4=[saying("abc d", ids=(1, 9))], cpu_nf4=[ended(9.0)])
+    assert {each.lane: each.answer for each in standings(parted)}["cuda:nf4"] == "Differs from word 2"
     assert as_text(record)[0].startswith("1. 4-bit NF4 on the GPU: 20.0 tok/s")
 
 

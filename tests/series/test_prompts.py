@@ -118,7 +118,9 @@ def test_a_prompt_that_no_lane_takes_is_left_out_and_does_not_end_the_series_lat
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
-        ("a.txt", "\n \n", "no prompt that can be used"),
+        ("a.txt", "\n \n", "no prompt that can be used. Write one prompt a line"),
+        ("a.csv", "prompt\n", "that can be used. Its first line must name a column `prompt`"),
+        ("a.jsonl", "", "that can be used. Write one object a line"),
         ("a.csv", "question\nhello\n", "no column `prompt`"),
         ("a.jsonl", "hello", "Line 1: not JSON"),
         ("a.pdf", "x", "not a prompts file"),

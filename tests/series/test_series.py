@@ -23,7 +23,7 @@ from inference.series.prompts import LeftOut, Prompt, Skipped
 from inference.series.series import Series
 from inference.settings import Settings
 from tests.support.page_fixtures import start_fake_lane
-from tests.support.records import ended, record_of
+from tests.support.records import ended, record_of, saying
 
 QUICK = {"*": {"load_s": 0, "first_s": 0.001, "token_s": 0.001, "tokens": 5}}
 
@@ -61,6 +61,21 @@ def test_an_answers_cell_says_whether_it_is_as_expected_and_whether_it_was_cut(r
     assert table.prompt_cells(record) == ["7", "hi", "100 ms", "10.0 tok/s", "300 ms", cell]
 
 
+def test_an_answer_that_only_holds_what_is_expected_is_not_as_expected_in_its_cell():
+    record = replace(record_of(cpu_fp32=saying("yes, abc")), row=Row(7, "abc"))
+    assert table.prompt_cells(record)[-1] == "not as expected: yes, abc"
+
+
+def test_a_lane_that_was_not_run_has_as_many_cells_as_the_others():
+    record = record_of(cpu_nf4=[], cpu_fp32=ended(10))
+    assert table.prompt_cells(record)[2:6] == ["n/a"] * 4 and len(table.prompt_cells(record)) == len(table.prompt_heads(record))
+
+
+def test_a_line_that_is_too_long_for_the_terminal_goes_on_further_in():
+    first, *others = table.text(Series(prompts(20)), 14).splitlines()
+    assert first == "0 of 20" and others == ["  prompts", "  done."]
+
+
 def test_a_stop_keeps_what_is_done(engine):
     series = Series(prompts(50))
     for number, _ in enumerate(series.run(engine, Request("", max_new_tokens=5), mode="together"), 1):
@@ -77,7 +92,20 @@ def test_ctrl_c_keeps_what_is_done_on_the_command_line(tmp_path):
         "prompts.Engine = lambda settings: engine.Engine(settings, start_fake_lane); sys.exit(main.main(sys.argv[1:]))"
     )
     out = tmp_path / "out.json"
-    command = [sys.executable, "-c", program, "compare", "--prompts", str(tmp_path / "p.txt"), "--mode", "together", "--json", str(out), "--csv", str(tmp_path / "out.csv")]  # fmt: skip
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        "compare",
+        "--prompts",
+        str(tmp_path / "p.txt"),
+        "--mode",
+        "together",
+        "--json",
+        str(out),
+        "--csv",
+        str(tmp_path / "out.csv"),
+    ]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "FAKE_LANE": json.dumps(QUICK)})
     for line in process.stderr:
         if "10 of 500 prompts" in line:

@@ -53,7 +53,7 @@ static void prepare(Context& c, char* stack, size_t bytes, void (*enter)()) {
     makecontext(&c, enter, 0);
 }
 #endif
-struct Fiber { Context context; State state; std::vector<char> stack; };
+struct Fiber { Context context; State state; bool waited; std::vector<char> stack; };
 static std::vector<Fiber> fibers;
 static Context scheduler;
 static int current;
@@ -71,7 +71,7 @@ static void run_block(int threads) {
     if ((int)fibers.size() < threads) fibers.resize(threads);
     for (int i = 0; i < threads; ++i) {
         Fiber& f = fibers[i];
-        f.state = READY;
+        f.state = READY, f.waited = false;
         if (f.stack.empty()) f.stack.resize(1 << 16);
         prepare(f.context, f.stack.data(), f.stack.size(), enter);
     }
@@ -89,6 +89,11 @@ static void run_block(int threads) {
         moved |= release(0, threads, AT_BLOCK);
         if (!moved) { fprintf(stderr, "emulator: threads wait for each other for ever\n"); abort(); }
     }
+}
+// A kernel that ends without having waited lets those after it begin before the one before it has ended.
+static void check_all_waited(const char* name, int threads) {
+    for (int i = 0; i < threads; ++i)
+        if (!fibers[i].waited) { fprintf(stderr, "emulator: a thread of %s never waited for the kernel before\n", name); abort(); }
 }
 }
 
@@ -121,7 +126,7 @@ static inline void prefetch(const void*) {}
 struct float2 { float x, y; };
 static inline float2 make_float2(float a, float b) { return {a, b}; }
 static inline uint4 stream16(const void* p) { return *(const uint4*)p; }
-static inline void wait_for_previous() {}
+static inline void wait_for_previous() { emulator::fibers[emulator::current].waited = true; }
 static inline void let_next_start() {}
 static inline void mma(float* c, const unsigned* a, unsigned b0, unsigned b1) {
     static unsigned all[32][32][6];
