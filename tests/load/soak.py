@@ -112,7 +112,7 @@ def in_chromium(site: Site, count: int) -> None:
         for number in range(count):
             page = context.new_page()
             page.set_default_timeout(60_000)
-            page.goto(site.url)
+            page.goto(f"{site.url.rstrip('/')}/?max_new_tokens={LONG}")
             page.locator("#prompt textarea").fill(f"hello {number}")
             page.locator("#send").click()
             page.locator("[data-testid=bot] .message-content").first.wait_for()
