@@ -22,12 +22,14 @@ from inference.life_events import Alive
 from inference.settings import Settings
 
 log = logging.getLogger(__name__)
-MOST_DEATHS = 3
+MOST_DEATHS = 3  # in a row: then a lane rests for REST_S, so that one which can't come up doesn't take all of its machine
+REST_S = 60.0
 OTHER_IDS = (
     "The two lanes turned this prompt into different token ids, so their answers can't be compared. Use the same tokenizer in MODEL_ID and CPU_MODEL_ID."
 )
 SHUT_DOWN = "The page was shut down before this answer was complete."
 SHUTTING_DOWN = "The page is shutting down. Start it again and ask once more."
+RESTS = " It ended {} times in a row: a prompt starts it anew from a minute after the last time on, the page's button Try again at once."
 Starter = Callable[[str, Settings], AnyProcess]
 
 
@@ -139,7 +141,7 @@ class Dispatch:
 
     def retry(self, lane: LaneSlot) -> None:
         """Give a lane that failed or was refused another chance: a new process, or a new load in the one that lives."""
-        lane.deaths, lane.faults, lane.lost_ways = 0, 0, ()
+        lane.deaths, lane.faults, lane.lost_ways, lane.rests_until = 0, 0, (), 0.0
         if lane.key not in self.processes:
             self.spawn(lane)
         else:
@@ -165,7 +167,7 @@ class Dispatch:
                 self.turns.put_back(run)
             self._end_current(lane, reason)
             if lane.deaths >= MOST_DEATHS:
-                lane.state = "failed"
+                lane.state, lane.rests_until = "failed", self._clock() + REST_S
             elif lane.keeps_loaded:
                 self.spawn(lane)
             elif not (was_loaded or answers_without or lane.why_ended):  # a process that we ended did not say that the next one fails too
@@ -266,8 +268,8 @@ class Dispatch:
 
     def _begin(self, run: Run) -> None:
         lane, request = run.lane, run.comparison.asked
-        if not lane.available or lane.deaths >= MOST_DEATHS:
-            self._put(run, Failed(run.id, lane.reason or CANT_RUN))
+        if not lane.available or lane.rests_until > self._clock():
+            self._put(run, Failed(run.id, (lane.reason or CANT_RUN) + (RESTS.format(lane.deaths) if lane.available else "")))
             return
         lane.takes(run, self._clock())
         if lane.key not in self.processes:

@@ -117,6 +117,7 @@ class LaneSlot:
     progress: Loading | None = None
     loads: list[tuple[float, float | None]] = field(default_factory=list)
     deaths: int = 0
+    rests_until: float = 0.0  # on the engine's clock: no run starts it before
     current: Run | None = None
     ever_loaded: bool = False
     lost_ways: tuple[str, ...] = ()  # faster ways that ended a process of this lane: its next ones do without

@@ -50,14 +50,26 @@ def test_a_lane_s_first_load_is_cold_and_the_one_after_its_death_is_not(loaded):
     assert not cold()
 
 
-def test_after_three_deaths_a_lane_stays_failed_until_asked(stage):
+def test_after_three_deaths_a_lane_rests_for_a_minute_and_is_started_by_the_next_prompt_or_at_once_by_hand(stage):
     for _ in range(3):
         stage.lanes["auto:nf4"].exit(1)
     assert stage.state("auto:nf4") == "failed" and len(stage.starts) == 3
-    four, _ = runs(stage.ask())
-    assert isinstance(last(stage, four), Failed)
+    four, _ = runs(stage.ask(mode="together"))
+    assert "It ended 3 times in a row" in last(stage, four).message and stage.starts.count("auto:nf4") == 3
+    stage.clock.now += 61
+    four, _ = runs(stage.ask(mode="together"))
+    assert stage.starts.count("auto:nf4") == 4
+    stage.lanes["auto:nf4"].exit(1)
+    assert isinstance(last(stage, four), Failed) and stage.state("auto:nf4") == "failed"
+    four, _ = runs(stage.ask(mode="together"))
+    assert "It ended 4 times in a row" in last(stage, four).message and stage.starts.count("auto:nf4") == 4
     stage.engine.retry("auto:nf4")
-    assert stage.starts.count("auto:nf4") == 4 and stage.state("auto:nf4") == "starting"
+    assert stage.starts.count("auto:nf4") == 5 and stage.state("auto:nf4") == "starting"
+    stage.lanes["auto:nf4"].ready()
+    four, _ = runs(stage.ask(mode="together"))
+    stage.lanes["auto:nf4"].begin()
+    stage.lanes["auto:nf4"].finish()
+    assert isinstance(last(stage, four), Done)
 
 
 def test_a_refused_load_is_told_and_tried_again_at_the_next_prompt(loaded):
