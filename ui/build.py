@@ -136,6 +136,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "max_threads": len(settings.lanes) * STREAMS_AT_ONCE + 7 * MOST_AT_ONCE,  # a stream holds one; the rest is for everything else
         "allowed_paths": [str(SAMPLE)],  # the sample file, wherever the page was started from
         "enable_monitoring": False,  # who asked what and when, for anybody
+        "num_workers": 0,  # processes of Gradio's (GRADIO_NUM_WORKERS) that would serve uploads and files past our bounds
         "mcp_server": settings.mcp,
         "server_name": settings.host,
         "server_port": settings.port or None,

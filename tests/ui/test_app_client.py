@@ -85,10 +85,11 @@ def test_a_signal_ends_the_page_and_its_lanes_in_mid_answer_and_the_password_is_
 
 
 def test_killed_outright_the_page_leaves_no_lane_behind(start):
-    program = start(FAKE_LANE='{"*": {"stands": "load"}}')
+    program = start(FAKE_LANE='{"*": {"stands": "load"}}', GRADIO_NUM_WORKERS="2")
     program.url()
     until(program.lanes, what="a lane")
     lanes = program.lanes()
+    assert all("fake_lane" in " ".join(lane.cmdline()) for lane in lanes), "no process of Gradio's, which would know no bounds"
     program.process.kill()
     until(lambda: not any(lane.is_running() for lane in lanes), 3, "no lane left")
 
