@@ -54,12 +54,12 @@ def distance(found: torch.Tensor, truth: torch.Tensor) -> float:
 
 
 FORMS = {
-    "biases, a narrow table": ("llama, biases", True, {"shared": SMALLEST}),
-    "windows, ranges of keys, more blocks than tiles": ("gemma3", True, {"blocks": 10, "LEAST_KEYS": 3}),
+    "biases, a narrow table, more blocks than tiles": ("llama, biases", True, {"blocks": 9, "shared": SMALLEST}),
+    "windows, ranges of keys, tiles that two blocks share": ("gemma3", True, {"blocks": 7, "LEAST_KEYS": 3}),
     "norms over all heads, norms after": ("olmo2", True, {"blocks": 3}),
     "part of a head is rotated": ("phi4-mini, part of a head", True, {}),
     "caps, weights in 16 bits": ("gemma2", False, {}),
-    "multipliers, weights in 16 bits": ("granite", False, {"shared": SMALLEST}),
+    "multipliers, weights in 16 bits, shared tiles": ("granite", False, {"blocks": 3, "shared": SMALLEST}),
 }
 
 
