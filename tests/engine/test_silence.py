@@ -137,6 +137,19 @@ def test_a_stop_ends_a_lane_that_is_frozen_in_its_load_and_the_next_process_answ
     assert last(loaded, second).finish_reason == "stop"
 
 
+def test_a_lane_ended_because_it_did_not_stop_is_started_by_the_next_prompt_however_often(loaded):
+    for count in (1, 2, 3, 4):
+        _, run = runs(loaded.ask(mode="together"))
+        full = loaded.lanes["cpu:fp32"]
+        assert loaded.starts.count("cpu:fp32") == count
+        full.lives = False
+        passes(loaded, 4)
+        loaded.engine.stop(run.id)
+        passes(loaded, 6)
+        assert full.killed
+        full.exit(-9)
+
+
 def test_a_load_that_lives_is_kept_after_a_stop(loaded):
     _, run = runs(loaded.ask(mode="together"))
     loaded.engine.stop(run.id)
