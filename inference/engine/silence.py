@@ -57,7 +57,7 @@ class Silence:
     def _why_to_end(self, lane: LaneSlot, now: float) -> str:
         run, unanswered_s = lane.current, lane.signs.unanswered_s(now)
         if run and run.t_stop and now - run.t_stop > STOP_PATIENCE_S and (not lane.loading or unanswered_s > STOP_PATIENCE_S):
-            lane.deaths -= 1  # nothing is known to be wrong with it
+            lane.deaths -= not lane.why_ended  # nothing is known to be wrong with it; one that takes long to go is counted once
             return DID_NOT_STOP.format(STOP_PATIENCE_S)
         if unanswered_s > TELL_FROZEN_S:  # nobody knows whether its work gets on
             return FROZEN.format(now - lane.signs.heard) if unanswered_s > self._frozen_s(lane) else ""

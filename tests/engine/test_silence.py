@@ -145,9 +145,13 @@ def test_a_lane_ended_because_it_did_not_stop_is_started_by_the_next_prompt_howe
         full.lives = False
         passes(loaded, 4)
         loaded.engine.stop(run.id)
-        passes(loaded, 6)
+        passes(loaded, 17)  # it takes long to go, and is looked at again meanwhile
         assert full.killed
         full.exit(-9)
+    for _ in range(3):
+        loaded.ask(mode="together")
+        loaded.lanes["cpu:fp32"].exit(1)
+    assert loaded.state("cpu:fp32") == "failed", "its own deaths count as ever"
 
 
 def test_a_load_that_lives_is_kept_after_a_stop(loaded):
