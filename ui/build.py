@@ -62,10 +62,6 @@ class Board:
 
 def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks:
     """The page over `engine`; `start` (called again and again) starts it when the first visitor comes."""
-
-    def forget(visitor: gr.Request) -> None:
-        private.forget(demo, visitor.session_hash or "")
-
     own_folder()  # each component asks where it is
     page = Page(engine, start)
     with gr.Blocks(title=TITLE, analytics_enabled=None, delete_cache=(KEEP_UPLOADS_S, KEEP_UPLOADS_S)) as demo:
@@ -93,17 +89,24 @@ def build(engine: Engine, start: Callable[[], None] = lambda: None) -> gr.Blocks
         fork.wire(board_box.board, results, history, QUICK, MOST_AT_ONCE)
         prompts.wire(QUICK, MOST_AT_ONCE)
         decide.wire(which, QUICK)
-        demo.unload(prompts.leave)
-        demo.unload(decide.leave)
         callers = Callers(page.visitors)
-        demo.unload(callers.leave)
         Endpoints(engine, start, callers).serve(MOST_AT_ONCE)
-        demo.unload(forget)  # last, for each of the others would have its session made anew
+        for leave in (prompts.leave, decide.leave, callers.leave, _forget(demo)):
+            demo.unload(leave)
     demo.queue(max_size=256)
     private.calm(demo)
     private.lean_sessions(demo)
     private.fetch_nothing()
     return demo
+
+
+def _forget(demo: gr.Blocks) -> Callable[[gr.Request], None]:
+    """What lets go of a closed tab, as the last of its listeners: each of the others would have its session made anew."""
+
+    def forget(visitor: gr.Request) -> None:
+        private.forget(demo, visitor.session_hash or "")
+
+    return forget
 
 
 def _board(page: Page) -> Board:
