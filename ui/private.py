@@ -138,15 +138,20 @@ def forget(demo: gr.Blocks, session: str) -> None:
     getattr(getattr(demo, "state_holder", None), "session_data", {}).pop(session, None)
 
 
+def _event_at_hand() -> tuple[Any, Any]:
+    """The queue and the event that a queued listener's thread works for; None for each that a version does not have."""
+    from gradio.context import LocalContext
+
+    queue: Any = getattr(LocalContext.blocks.get(None), "_queue", None)
+    return queue, getattr(queue, "event_ids_to_events", {}).get(LocalContext.event_id.get(None))
+
+
 def left() -> Callable[[], bool]:
     """Whether whoever asked for the event at hand has left or cancelled it, to be looked at from any thread; called in that of a listener that is queued.
 
     Gradio closes a generator of theirs once that yields; a plain function it lets go on to its end. False for ever where a version has no such event.
     """
-    from gradio.context import LocalContext
-
-    queue: Any = getattr(LocalContext.blocks.get(None), "_queue", None)
-    event = getattr(queue, "event_ids_to_events", {}).get(LocalContext.event_id.get(None))
+    queue, event = _event_at_hand()
     if event is None:
         return lambda: False
     return lambda: not event.alive or not any(event in job for job in list(queue.active_jobs) if job)
@@ -157,12 +162,16 @@ def unread() -> Callable[[], object]:
 
     The same message twice means that nobody took one between the two looks. None for ever where a version has no such messages.
     """
-    from gradio.context import LocalContext
-
-    queue: Any = getattr(LocalContext.blocks.get(None), "_queue", None)
-    event = getattr(queue, "event_ids_to_events", {}).get(LocalContext.event_id.get(None))
+    queue, event = _event_at_hand()
     messages: Any = getattr(getattr(queue, "pending_messages_per_session", {}).get(getattr(event, "session_hash", None)), "_queue", ())
-    return lambda: next(iter(messages), None)
+
+    def head() -> object:
+        try:
+            return messages[0]  # in one step: another thread puts and takes meanwhile
+        except IndexError:
+            return None
+
+    return head
 
 
 def believe(proxies: Iterable[str]) -> None:

@@ -30,6 +30,7 @@ class EagerDecoder:
 
     def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
         """The whole prompt in one forward."""
+        self._cache = None  # of a run that was stopped before its first token: the two never lie in memory together
         cache = DynamicCache(config=self._forward.model.config)
         self._logits = self._forward(torch.tensor([prompt_ids]), cache)
         self._cache = cache  # not before: where memory runs out in the forward, nothing of the run is held
