@@ -224,9 +224,54 @@ def test_the_default_model_is_decided_from_its_real_record(decide):
     assert strict["chosen"] is None and "5 runs took 926 ms to 1.54 s, and the limit of 1.20 s lies between" in strict["sentence"]
 
 
+# ---- another: gemma-3-4b's shape on one H200 and 16 cores beside it, one prompt 20 times, 50 tokens; ids and token times are left out of the file
+
+
+@pytest.fixture
+def four_b(decide):
+    """The decision on that record, a card at $3.60 an hour beside cores at what is asked."""
+
+    def four_b(cores, *wanted):
+        prices = ("--price", "cuda:nf4=3.60", "--price", "cuda:bf16=3.60", "--price", f"cpu:fp32={cores}")
+        return json.loads(decide(str(Path(__file__).parent / "gemma_4b_h200.json"), *prices, *wanted, "--json", "-")[1])
+
+    return four_b
+
+
+def test_a_card_and_cores_are_decided_from_their_real_record(four_b):
+    found = four_b(0.80, "--answers-per-day", "20000", "--max-first-token", "1", "--max-total", "5")
+    nf4, bf16, cores = found["candidates"]
+    assert found["chosen"] == "cuda:nf4" and "as much as BF16 on the GPU (cuda:bf16), and it is the faster one" in found["sentence"]
+    assert any("The weights are random" in remark for remark in found["remarks"])
+    # a card: 3.60 x 730 = 2,628.00. Cores: 1,633 answers a day each, 20,000 / 1,633 = 12.2, so 13 x 0.80 x 730 = 7,592.00
+    assert (int(cores["capacity_per_day"]), cores["machines"]) == (1633, 13)
+    assert [round(each["cost_month"], 2) for each in (nf4, bf16, cores)] == [2628.0, 2628.0, 7592.0]
+    # 20,000 x 30.41667 = 608,333 answers a month: 2,628 / 608.333 = 4.32, 7,592 / 608.333 = 12.48
+    assert [round(each["cost_1000"], 2) for each in (nf4, bf16, cores)] == [4.32, 4.32, 12.48]
+    # means of 76.4186 ms, 130.1356 ms and 3.3455485 s, x price / 3.6
+    assert [round(each["floor_1000"], 5) for each in (nf4, bf16, cores)] == [0.07642, 0.13014, 0.74346]
+    # four machines of cores cost 2,336 a month, five 2,920: the card is the cheaper one from 4 x 1,633 + 1 on
+    assert [(turn["answers_per_day"], turn["before"], turn["then"]) for turn in found["turns"]] == [(6533, "cpu:fp32", "cuda:nf4")]
+
+
+def test_price_wait_and_sleep_flip_it(four_b):
+    asked = ("--answers-per-day", "20000", "--max-first-token", "1", "--max-total", "5")
+    assert four_b(0.27, *asked)["chosen"] == "cpu:fp32"  # 13 x 0.27 x 730 = 2,562.30
+    assert four_b(0.28, *asked)["chosen"] == "cuda:nf4"  # 13 x 0.28 x 730 = 2,657.20
+    assert four_b(0.80, "--answers-per-day", "1000", "--max-total", "5")["chosen"] == "cpu:fp32"
+    assert four_b(0.80, "--answers-per-day", "1000", "--max-total", "3")["chosen"] == "cuda:nf4"  # the quickest of 20 took 3.20 s
+    undecided = four_b(0.80, "--answers-per-day", "1000", "--max-total", "3.5")  # the quickest of 20 took 3.20 s, the slowest 3.59 s
+    assert undecided["chosen"] is None and "cpu:fp32" in undecided["sentence"]
+    # 20 visitors a day: each is 3.3 s of work, up to five minutes of waiting for the next, and most of them a load of 12.9 s
+    assert four_b(0.80, "--answers-per-day", "20", "--max-total", "60", "--sleep-after", "5")["chosen"] == "cpu:fp32"
+
+
+# ---- what the README says
+
+
 def test_the_decision_in_the_readme_is_this_record_s(decide):
-    prices = ("--price", "cpu:nf4=cpu-upgrade", "--price", "cpu:fp32=cpu-upgrade")
-    code, out, _ = decide(str(ROOT / "tests/decide/menu.json"), "--answers-per-day", "5000", "--max-first-token", "1", *prices)
-    plain = re.sub(r" on the CPU \(cpu:\w+\)", "", " ".join(out.split()))
-    told = re.search(r"\*Serve (.*?)\*", " ".join((ROOT / "README.md").read_text("utf-8").split()))
-    assert code == 0 and plain.startswith(f"Serve {told[1]}")
+    prices = ("--price", "cuda:nf4=3.60", "--price", "cpu:fp32=0.80")
+    code, out, _ = decide(str(ROOT / "tests/decide/gemma_4b_h200.json"), "--answers-per-day", "20000", "--max-total", "5", *prices)
+    plain, readme = (" ".join(text.split()) for text in (re.sub(r"\s\((cuda|cpu):\w+\)", "", out), (ROOT / "README.md").read_text("utf-8")))
+    told = re.search(r"\*(Serve .*?)\.\* Under ([\d,]+) a day: FP32", readme)
+    assert code == 0 and plain.startswith(f"{told[1]}, 2.9 times as much.") and f"under {told[2]} cpu:fp32 is the cheaper one" in out

@@ -130,14 +130,15 @@ def lanes(shared, monkeypatch) -> Lanes:
 
 @pytest.fixture
 def impatient(lanes, monkeypatch) -> Callable[[int, str], None]:
-    """From the call on that process has little time; all others have what they usually have, on however slow a machine."""
+    """That process is told of at once, and has little time once it was told of; all others have what they usually have, on however slow a machine."""
 
     def begin(pid: int, fault: str) -> None:
+        for name in ("ASK_S", "TELL_FROZEN_S", "TELL_STILL_S"):
+            monkeypatch.setattr(silence, name, 0.05)
+        until(lambda: (quiet := lanes.status().quiet) and quiet.frozen == (fault == "frozen"), what="what its card is to say")
         name = BUDGETS[fault]
         own = getattr(silence.Silence, name)
         monkeypatch.setattr(silence.Silence, name, lambda self, lane: BUDGET_S if lane.key == FAULTY and lanes.pid() == pid else own(self, lane))
-        for name in ("ASK_S", "TELL_FROZEN_S", "TELL_STILL_S"):
-            monkeypatch.setattr(silence, name, 0.05)
 
     return begin
 
@@ -155,7 +156,6 @@ def test_a_fault_is_told_the_other_lane_goes_on_and_the_next_prompt_is_answered(
     aside.start()
     if fault in BUDGETS:
         impatient(struck, fault)
-        until(lambda: (quiet := lanes.status().quiet) and quiet.frozen == (fault == "frozen"), what="what its card is to say")
     lanes.script()
     until(lambda: lanes.pid() not in (0, struck), what="a new process")
     end = lanes.end(run)
