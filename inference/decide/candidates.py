@@ -88,7 +88,7 @@ def judge(asked: Asked, lane: Evidence) -> Judged:
     per_day = asked.answers_per_day
     middle = served.curve.month(per_day)
     low, high = (each.curve.month(per_day) for each in served.at_ends())
-    low, high = min(low, middle), max(middle, high)
+    low, high = min(low, middle, served.curve_at_best.month(per_day)), max(middle, high)
     candidate = Candidate(
         lane.lane, lane.title, broken, found, machines=served.machines, capacity_per_day=served.capacity_per_day,
         hours_per_day=served.curve.hours(per_day), cost_month=middle, cost_month_low=low, cost_month_high=high,

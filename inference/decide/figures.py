@@ -69,6 +69,8 @@ def _hours(serving: Serving) -> str:
 def _capacity(serving: Serving) -> tuple[str, str]:
     """What one machine can answer a day, in words, and why just that."""
     capacity, limits = serving.capacity_per_day, serving.limits
+    if capacity is None and (most := serving.at_best_per_day):
+        return f"{number(most)} answers a day at most", "estimated: under limits that its runs surely keep, the wait included; under yours it may be none"
     if capacity is None:
         return "none that keeps the limits", "measured answers alone break them" if not serving.batches else "measured with each number of clients"
     told = f"{number(capacity)} answers a day"

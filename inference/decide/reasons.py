@@ -12,7 +12,8 @@ from inference.decide.candidates import Judged
 from inference.decide.evidence import Gathered
 from inference.decide.figures import dollars, number
 from inference.decide.model import DAYS_A_MONTH, Asked, Price, Turn
-from inference.decide.rules import AGREEMENT, ERRORS, FIRST, LOST, TOTAL, WAIT, percent, spread
+from inference.decide.rules import AGREEMENT, FIRST, LOST, TOTAL, WAIT, percent
+from inference.decide.serving import ERRORS, spread
 from inference.units import same_size, seconds
 
 FAR = 2.0  # from so many times the longest measured answer on, an estimate for more tokens is called one
@@ -50,7 +51,9 @@ def because(kept: Sequence[Judged], chosen: Judged | None, judged: Sequence[Judg
     if chosen and len(kept) > 1:
         others = ", ".join(f"{each.lane.lane} {dollars(each.cost[0])}" for each in kept[1:])
         limits = "Of the lanes that keep the limits" if any(each.candidate.rules for each in kept) else "No limit is asked, and of the lanes"
+        limits += ", or may keep them," if any(each.open_rules for each in kept) else ""
         found.append(f"{limits} none is cheaper: {chosen.lane.lane} {dollars(chosen.cost[0])} a month, {others}.")
+        found += [f"{each.lane.lane} {KEPT[None]} {ON[rule.title]}, which decides nothing: {rule.words}." for each in kept[1:] for rule in each.open_rules]
     return found + [f"{each.lane.lane} is out: {each.candidate.out}" for each in judged if each.candidate.out]
 
 

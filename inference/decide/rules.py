@@ -10,14 +10,12 @@ import math
 from collections.abc import Sequence
 
 from inference.decide.model import Rule
-from inference.decide.serving import Serving
+from inference.decide.serving import ENOUGH_FOR_P95, ERRORS, Serving, spread
 from inference.lanes import LaneName
 from inference.record.scores import ENOUGH_POSITIONS
 from inference.units import count, seconds
 
 ENOUGH_RUNS = 3  # fewer have no spread worth the name
-ENOUGH_FOR_P95 = 20
-ERRORS = 2  # standard errors
 FIRST, TOTAL, WAIT, AGREEMENT, LOST = "First token", "Whole answer", "With the wait", "Same first choice", "Answers lost"
 # how what is missing is measured by a command; the page says how it is there
 ASK_AGAIN = f"measure it {ENOUGH_RUNS} times or more (--repeats 5)"
@@ -55,18 +53,6 @@ def _time(title: str, limit: float, values: Sequence[float]) -> Rule:
         )
     words = f"{what} {seconds(low)} to {seconds(high)}, and the limit of {seconds(limit)} lies between"
     return Rule(title, None, words, f"a limit of {seconds(high)} is kept, one under {seconds(low)} is not")
-
-
-def spread(values: Sequence[float]) -> tuple[float, float]:
-    """Between what the time of 95 of 100 answers lies: all that was measured; from 20 runs on two standard errors about the p95, by ranks.
-
-    So many of n runs are under a p95 as a binomial of n and 0.95 says: 0.95 n, with a standard error of sqrt(0.0475 n).
-    """
-    ordered, n = sorted(values), len(values)
-    if n < ENOUGH_FOR_P95:
-        return ordered[0], ordered[-1]
-    error = ERRORS * math.sqrt(0.95 * 0.05 * n)
-    return ordered[max(1, math.floor(0.95 * n - error)) - 1], ordered[min(n, math.ceil(0.95 * n + error)) - 1]
 
 
 def _share(difference: float, limit: float) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,6 +18,8 @@ from inference.decide.queue import Limits, Line, Sleep, Waits
 from inference.lanes import LaneName
 from inference.units import size
 
+ENOUGH_FOR_P95 = 20  # runs
+ERRORS = 2  # standard errors
 MANY_RUNS = 20  # from so many on their mean is known better than between the quickest and the slowest
 GROWS = 1.2  # from so many times the tokens a minute of the fewest clients on, a server is taken to answer several at once
 
@@ -55,14 +58,27 @@ class Serving:
         return self.line.most(self.limits) * self.asked.open_hours * HOUR_S or None
 
     @cached_property
+    def at_best_per_day(self) -> float | None:
+        """The same where each limit inside the spread of the runs were just one that they keep; None where a limit is under that."""
+        both = ((self.limits.first_s, self.line.first_s), (self.limits.total_s, self.line.total_s))
+        if self.batches or any(limit and limit < spread(values)[0] for limit, values in both):
+            return None
+        eased = Limits(*(limit and max(limit, spread(values)[1]) for limit, values in both))
+        return self.line.most(eased) * self.asked.open_hours * HOUR_S or None
+
+    @cached_property
     def curve(self) -> Curve:
-        """Its cost over answers a day; where it can't keep the limits at all, with as many machines as have time for them."""
+        """Its cost over answers a day; where it can't keep the limits at all, with as many machines as have time for the answers."""
         full = (1 / self.line.mean_s) * self.asked.open_hours * HOUR_S
         sleep = None if self.asked.sleep_after_min is None else 60 * self.asked.sleep_after_min
         price = self.asked.prices.get(self.lane.lane)
-        return Curve(
-            price.dollars_per_hour if price else 0.0, self.capacity_per_day or full, self.line.mean_s, self.lane.load_s or 0.0, self.asked.open_hours, sleep
-        )
+        most = self.capacity_per_day or self.at_best_per_day or full
+        return Curve(price.dollars_per_hour if price else 0.0, most, self.line.mean_s, self.lane.load_s or 0.0, self.asked.open_hours, sleep)
+
+    @property
+    def curve_at_best(self) -> Curve:
+        """The same with as few machines as the runs do not rule out."""
+        return replace(self.curve, capacity_per_day=max(self.curve.capacity_per_day, self.at_best_per_day or 0.0))
 
     @property
     def machines(self) -> int:
@@ -85,7 +101,7 @@ class Serving:
         if n < MANY_RUNS:
             quickest, slowest = (Line((way(line.first_s),), (way(line.total_s),)) for way in (min, max))
             return replace(self, line=quickest), replace(self, line=slowest)
-        off = 2 * statistics.stdev(line.total_s) / math.sqrt(n) / line.mean_s
+        off = ERRORS * statistics.stdev(line.total_s) / math.sqrt(n) / line.mean_s
         return self._times(1 - off), self._times(1 + off)
 
     def _times(self, factor: float) -> Serving:
@@ -101,6 +117,18 @@ class Serving:
 
 def _as_waits(each: Clients) -> Waits:
     return Waits(each.first_token_p95_s, each.total_p95_s, 0.0)
+
+
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Between what the time of 95 of 100 answers lies: all that was measured; from 20 runs on two standard errors about the p95, by ranks.
+
+    So many of n runs are under a p95 as a binomial of n and 0.95 says: 0.95 n, with a standard error of sqrt(0.0475 n).
+    """
+    ordered, n = sorted(values), len(values)
+    if n < ENOUGH_FOR_P95:
+        return ordered[0], ordered[-1]
+    error = ERRORS * math.sqrt(0.95 * 0.05 * n)
+    return ordered[max(1, math.floor(0.95 * n - error)) - 1], ordered[min(n, math.ceil(0.95 * n + error)) - 1]
 
 
 def serving(lane: Evidence, asked: Asked) -> Serving | str:

@@ -260,8 +260,12 @@ def test_price_wait_and_sleep_flip_it(four_b):
     assert four_b(0.28, *asked)["chosen"] == "cuda:nf4"  # 13 x 0.28 x 730 = 2,657.20
     assert four_b(0.80, "--answers-per-day", "1000", "--max-total", "5")["chosen"] == "cpu:fp32"
     assert four_b(0.80, "--answers-per-day", "1000", "--max-total", "3")["chosen"] == "cuda:nf4"  # the quickest of 20 took 3.20 s
-    undecided = four_b(0.80, "--answers-per-day", "1000", "--max-total", "3.5")  # the quickest of 20 took 3.20 s, the slowest 3.59 s
+    undecided = four_b(0.80, "--answers-per-day", "1000", "--max-total", "3.5")  # the p95 of 20 runs lies between 3.43 s and 3.59 s
     assert undecided["chosen"] is None and "cpu:fp32" in undecided["sentence"]
+    # at 20,000 a day that doubt decides nothing: under 3.59 s, which they keep, they give 1,381 a day each, so 15 machines and 8,760
+    decided = four_b(0.80, "--answers-per-day", "20000", "--max-total", "3.5")
+    assert decided["chosen"] == "cuda:nf4" and round(decided["candidates"][2]["cost_month"], 2) == 8760.0
+    assert any("cpu:fp32 may keep or break the limit on the whole answer, which decides nothing" in reason for reason in decided["because"])
     # 20 visitors a day: each is 3.3 s of work, up to five minutes of waiting for the next, and most of them a load of 12.9 s
     assert four_b(0.80, "--answers-per-day", "20", "--max-total", "60", "--sleep-after", "5")["chosen"] == "cpu:fp32"
 
@@ -271,7 +275,7 @@ def test_price_wait_and_sleep_flip_it(four_b):
 
 def test_the_decision_in_the_readme_is_this_record_s(decide):
     prices = ("--price", "cuda:nf4=3.60", "--price", "cpu:fp32=0.80")
-    code, out, _ = decide(str(ROOT / "tests/decide/gemma_4b_h200.json"), "--answers-per-day", "20000", "--max-total", "5", *prices)
+    code, out, _ = decide(str(ROOT / "tests/decide/gemma_4b_h200.json"), "--answers-per-day", "20000", "--max-first-token", "1", "--max-total", "5", *prices)
     plain, readme = (" ".join(text.split()) for text in (re.sub(r"\s\((cuda|cpu):\w+\)", "", out), (ROOT / "README.md").read_text("utf-8")))
-    told = re.search(r"\*(Serve .*?)\.\* Under ([\d,]+) a day: FP32", readme)
+    told = re.search(r"\*(Serve .*?)\.\* Under ([\d,]+) a day it would be FP32", readme)
     assert code == 0 and plain.startswith(f"{told[1]}, 2.9 times as much.") and f"under {told[2]} cpu:fp32 is the cheaper one" in out
