@@ -134,10 +134,10 @@ def leave_in_the_middle(site: Site, number: int) -> None:
             next(line for line in events if b"process_generating" in line)
 
 
-def kills(site: Site, count: int, every_s: float = 5.0) -> None:
+def kills(site: Site, count: int, every_s: float = 60.0) -> None:
     """Lanes killed one after the other, `count` times, while prompts go on; each prompt is answered or told why not.
 
-    Not before both have answered since the kill before: one that dies three times in a row stays failed until somebody presses Try again.
+    Not before both have answered since the kill before: one that dies three times in a row rests for a minute.
     """
     over, ended = threading.Event(), Counter[str]()
 
