@@ -7,12 +7,12 @@ known to be good, since it reads some of the same variables and fails less polit
 
 from __future__ import annotations
 
-from inference import stopping
+from inference.host import stopping
 
 if __name__ == "__main__":
     stopping.at_once()
 
-from inference.child import on_zero_gpu
+from inference.host.child import on_zero_gpu
 
 if on_zero_gpu():
     import spaces  # noqa: F401 - the platform's own package, which must come before torch, gradio and whatever else touches CUDA
@@ -35,7 +35,7 @@ from inference.engine.dispatch import Starter
 from inference.engine.engine import Engine
 from inference.engine.process import start_worker
 from inference.errors import InferenceError, WrongArguments
-from inference.machine import check_platform
+from inference.host.machine import check_platform
 from inference.settings import VARIABLES, Settings, from_env
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """`python -m inference COMMAND`: see `cli/main.py`."""
 
-from inference import stopping
+from inference.host import stopping
 
 if __name__ == "__main__":
     stopping.at_once()

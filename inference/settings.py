@@ -13,9 +13,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from inference import fast
-from inference.child import ROOT
 from inference.endpoints import Endpoint, endpoints_of
 from inference.errors import InferenceError, WrongArguments
+from inference.host.child import ROOT
 from inference.lanes import AUTO_NF4, CPU_FP32, CPU_NF4, CUDA_NF4, LaneName
 
 DEFAULT_MODEL = "menu"  # the fine-tune under examples/menu, over SMALL_MODEL as it comes from PyPI

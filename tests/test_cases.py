@@ -6,7 +6,7 @@ import ast
 import re
 from functools import cache
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 
 TESTS = ROOT / "tests"
 ROWS = [line.strip("| ").split(" | ") for line in (TESTS / "README.md").read_text("utf-8").splitlines() if re.match(r"\| [BCDF]\d\d ", line)]

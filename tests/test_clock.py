@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from inference.child import ROOT
 from inference.engine.compare import compare
 from inference.engine.engine import Engine
 from inference.events import Request
+from inference.host.child import ROOT
 from inference.settings import Settings
 from tests.support.page_fixtures import start_fake_lane
 

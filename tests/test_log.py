@@ -12,7 +12,7 @@ import traceback
 import pytest
 
 from inference import log
-from inference.child import ROOT
+from inference.host.child import ROOT
 
 TOKEN, KEY, PASSWORD = "hf_AbCdEfGhIjKlMnOp", "sk-endpoint-key-1", "open-sesame-1"
 SECRETS = {"HF_TOKEN": TOKEN, "ENDPOINT_VLLM_KEY": KEY, "AUTH": f"me:{PASSWORD}"}
@@ -54,7 +54,7 @@ def test_what_is_too_short_to_be_a_secret_blanks_out_no_words():
     assert stream.getvalue() == "a lane"
 
 
-@pytest.mark.parametrize("begin", ["from inference.child import log_to_stderr; log_to_stderr(True)", "from inference import log; log.begin()"])
+@pytest.mark.parametrize("begin", ["from inference.host.child import log_to_stderr; log_to_stderr(True)", "from inference import log; log.begin()"])
 def test_a_process_of_ours_keeps_it_so_to_its_last_word(begin):
     program = f"{begin}; import logging, os; logging.error(os.environ['HF_TOKEN'] + {HOSTILE!r}); raise SystemError({HOSTILE!r} + os.environ['HF_TOKEN'])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env={**os.environ, **SECRETS}, capture_output=True, text=True, timeout=60)

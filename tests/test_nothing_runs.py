@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 
 RUNS = {"eval", "exec", "compile", "__import__"}  # the built-in ones; re.compile is another name
 READS_OBJECTS = {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "code", "runpy"}

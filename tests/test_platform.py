@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import app
-from inference import machine
-from inference.child import ROOT
 from inference.cli import main as command_line
+from inference.host import machine
+from inference.host.child import ROOT
 
 # what Python has not on Windows; taken away once the standard library is imported, which looks at the platform itself
 ON_WINDOWS = """

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 from inference.lane.probe import TORCH_FOR_CUDA_12
 from inference.settings import SMALL_MODEL
 

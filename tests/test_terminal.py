@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from inference import terminal
-from inference.child import ROOT
+from inference.host.child import ROOT
 
 TEXTS = [
     "a plain sentence of several words",

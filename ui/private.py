@@ -17,8 +17,8 @@ from importlib import metadata
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from inference.child import on_zero_gpu
 from inference.errors import WrongArguments
+from inference.host.child import on_zero_gpu
 
 if TYPE_CHECKING:
     import gradio as gr

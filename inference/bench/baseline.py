@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from inference.decode.decoder import ShouldStop
 from inference.events import Done, LaneFacts, Loaded, LoadFigures, Prefill, Ram, Report, Request, Text
+from inference.host.machine import RamWatch
 from inference.lane import vram
 from inference.lane.source import Source
-from inference.machine import RamWatch
 from inference.settings import Settings
 from inference.timing import Stopwatch
 

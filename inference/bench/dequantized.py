@@ -13,8 +13,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from inference.bench.plain import Generate, arguments
 from inference.events import LaneFacts, Report
+from inference.host.machine import check_fits, ram_available_bytes
 from inference.lane.source import Source
-from inference.machine import check_fits, ram_available_bytes
 from inference.models import loading, private
 
 SPARE = 1.1  # for what an answer needs beside the weights

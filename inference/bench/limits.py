@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from inference import machine
-from inference.child import ROOT
+from inference.host import machine
+from inference.host.child import ROOT
 
 SOURCE = ROOT / "inference" / "cpu" / "machine.c"
 BLOCK_BYTES = 2**30  # far larger than the caches

@@ -19,8 +19,8 @@ from inference.cache import cache
 from inference.cache.cache import Cache
 from inference.errors import InferenceError
 from inference.events import LaneFacts, Loading, Report, Request
+from inference.host.machine import lane_threads
 from inference.lane.source import Source
-from inference.machine import lane_threads
 from inference.settings import SMALL_MODEL, Settings
 from inference.sources import default_model
 from inference.sources.headers import tensors_of

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from inference import child
 from inference.errors import InferenceError
+from inference.host import child
 from inference.settings import Settings, from_env
 
 WORDS = "hello good morning may i see the menu and then tell me what you would order from it today "

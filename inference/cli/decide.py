@@ -20,7 +20,7 @@ from inference.decide.evidence import gather
 from inference.decide.load import with_load
 from inference.decide.model import Asked, Decision, Price
 from inference.errors import InferenceError, WrongArguments
-from inference.hardware import Catalog
+from inference.host.hardware import Catalog
 from inference.lanes import LaneName
 from inference.record.export import dump
 from inference.record.model import Record

@@ -11,13 +11,14 @@ import math
 import os
 from typing import Any
 
-from inference import hardware, terminal
-from inference.child import ROOT
+from inference import terminal
 from inference.cli.exits import FAILED
 from inference.cli.progress import Line
 from inference.ends import readable
 from inference.errors import InferenceError, WrongArguments
 from inference.fast import first_line
+from inference.host import hardware
+from inference.host.child import ROOT
 from inference.settings import Settings
 from inference.space import asked, files, model, plan
 from inference.space.asked import Asked

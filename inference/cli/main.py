@@ -14,7 +14,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 
-from inference import child, log, machine, stopping, terminal
+from inference import log, terminal
 from inference.cli import output, parser, report
 from inference.cli import prompts as prompts_command
 from inference.cli import quality as quality_command
@@ -24,6 +24,7 @@ from inference.engine.compare import compare, names, settle
 from inference.engine.engine import Engine
 from inference.errors import InferenceError, WrongArguments
 from inference.events import Request
+from inference.host import child, machine, stopping
 from inference.lanes import LaneName
 from inference.quality.answers import scored_or_why_not
 from inference.record.export import to_json

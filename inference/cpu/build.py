@@ -18,11 +18,11 @@ import time
 from concurrent.futures import Future
 from pathlib import Path
 
-from inference import machine
 from inference.cache import manifest
 from inference.cache.cache import Entry
 from inference.cache.manifest import State
 from inference.errors import InferenceError
+from inference.host import machine
 
 log = logging.getLogger(__name__)
 FOLDER = Path(__file__).parent

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from inference.decide.costs import DAY_H
 from inference.decide.model import Asked, Evidence, Price
 from inference.errors import WrongArguments
-from inference.hardware import Catalog, Hardware
+from inference.host.hardware import Catalog, Hardware
 from inference.lanes import LaneName
 
 MOST_PER_DAY = 1e9

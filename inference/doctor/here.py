@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import torch
 
-from inference import machine
 from inference.cuda.decoder import OLDEST_CAPABILITY
 from inference.cuda.device_code import DeviceCode
 from inference.errors import InferenceError
 from inference.fast import FastWays
+from inference.host import machine
 
 
 def why_not(name: str, ways: FastWays) -> str | None:

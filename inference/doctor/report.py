@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from inference import cgroups, log, machine, terminal
+from inference import log, terminal
 from inference.cache import cache, disk
 from inference.cache.cache import Cache
 from inference.doctor import here
@@ -21,6 +21,7 @@ from inference.doctor import look as seen
 from inference.doctor.judge import judge
 from inference.endpoint.look import look
 from inference.fast import WAYS, FastWays
+from inference.host import cgroups, machine
 from inference.lane.probe import Found, cuda_reason, environment, probe, versions
 from inference.models import fits, loading
 from inference.settings import DEFAULT_MODEL, Settings, from_env, shape_names

@@ -17,7 +17,7 @@ from pathlib import Path
 from inference import terminal
 from inference.doctor.look import NotSeen, Seen, see
 from inference.fast import FastWays, first_line
-from inference.hardware import BFLOAT16, CUDA_NF4_WIDE, Catalog, LaneNeed
+from inference.host.hardware import BFLOAT16, CUDA_NF4_WIDE, Catalog, LaneNeed
 from inference.lanes import CPU_FP32, CPU_NF4, CUDA_BF16, CUDA_NF4
 from inference.models import loading
 from inference.models.fits import Need

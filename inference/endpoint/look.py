@@ -8,10 +8,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from inference import child
 from inference.endpoint import private
 from inference.endpoint.server import MOST_MODELS, MOST_OF_A_NAME, Server
 from inference.errors import InferenceError
+from inference.host import child
 from inference.settings import Settings, from_env
 
 MOST_S = 30.0  # with what it takes to import

@@ -12,12 +12,12 @@ import sys
 import traceback
 from typing import Any
 
-from inference import child
 from inference.endpoint import private
 from inference.endpoint.server import Server
 from inference.endpoints import Endpoint
 from inference.errors import InferenceError
 from inference.events import ForcedRequest, Hello, Request
+from inference.host import child
 from inference.lane import worker  # takes this process's input and output for itself
 from inference.lanes import ENDPOINT
 from inference.score_events import ScoreRequest

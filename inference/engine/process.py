@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from inference import child
 from inference.errors import DEVICE_LOST_CODE
 from inference.events import Event, decode
+from inference.host import child
 from inference.lanes import LaneName
 from inference.settings import Settings
 

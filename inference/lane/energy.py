@@ -12,8 +12,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
-from inference import nvml
 from inference.energy import Energy
+from inference.host import nvml
 from inference.timing import Clock
 
 POWERCAP = Path("/sys/class/powercap")

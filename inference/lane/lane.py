@@ -14,7 +14,6 @@ from dataclasses import replace
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from inference import machine
 from inference.cache import cache
 from inference.cpu import install
 from inference.cpu.library import Library
@@ -24,6 +23,7 @@ from inference.decode.sampling import Sampler, sampler_for
 from inference.errors import IN_A_RUN, InferenceError, memory_told, short_of_memory
 from inference.events import Done, LaneFacts, Loaded, LoadFigures, Loading, Prefill, Ram, Report, Request, Text
 from inference.fast import FastWays, first_line
+from inference.host import machine
 from inference.lane import energy, measured, vram
 from inference.lane.paths import DecodePaths, device_lost
 from inference.lane.source import Source

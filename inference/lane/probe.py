@@ -15,8 +15,8 @@ from typing import Any
 import torch
 import transformers
 
-from inference import machine
 from inference.events import Hello
+from inference.host import machine
 from inference.lane import vram
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ import os
 
 import torch
 
-from inference import machine, nvml
 from inference.events import Vram
+from inference.host import machine, nvml
 
 
 def held_by_this_process(gpu_uuid: str) -> int | None:

@@ -22,7 +22,6 @@ import time  # noqa: E402
 from collections.abc import Callable, Collection, Iterator  # noqa: E402
 from typing import Any, NoReturn, Protocol  # noqa: E402
 
-from inference import child, machine  # noqa: E402
 from inference.cache import cache  # noqa: E402
 from inference.cpu import build  # noqa: E402
 from inference.errors import DEVICE_LOST_CODE, IN_A_RUN, UNEXPECTED, DeviceLost, InferenceError, Refused, memory_told  # noqa: E402
@@ -40,6 +39,7 @@ from inference.events import (  # noqa: E402
     request_of,
 )  # fmt: skip
 from inference.fast import first_line  # noqa: E402
+from inference.host import child, machine  # noqa: E402
 from inference.life_events import Alive  # noqa: E402
 from inference.score_events import ScoreRequest  # noqa: E402
 from inference.settings import Settings, from_env  # noqa: E402

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import BitsAndBytesConfig, PretrainedConfig
 
-from inference.hardware import BFLOAT16
+from inference.host.hardware import BFLOAT16
 from inference.sources.files import NO_ADAPTER
 
 

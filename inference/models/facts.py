@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
-from inference import machine
 from inference.errors import InferenceError
 from inference.events import LaneFacts
+from inference.host import machine
 from inference.models.exact import computes_in_fp32, dtype_name, storage_label
 from inference.models.private import is_four_bit, is_odd_rows
 from inference.models.values import Values

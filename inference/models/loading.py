@@ -18,10 +18,10 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
-from inference import machine
 from inference.errors import InferenceError, Refused, short_of_memory
 from inference.events import Report
 from inference.fast import FastWays, first_line
+from inference.host import machine
 from inference.models import facts, fits, private, quantized_already
 from inference.models.arguments import arguments_for, compute_dtype, model_arguments, quantization_of
 from inference.models.exact import in_fp32, install, kept_as_stored, shrink

@@ -28,7 +28,7 @@ from inference.cache.cache import Cache, Entry
 from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.events import Loading
-from inference.machine import RamWatch
+from inference.host.machine import RamWatch
 from inference.sources.at_hand import Checkpoint
 from inference.sources.files import weights_files
 

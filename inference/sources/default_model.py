@@ -20,9 +20,9 @@ from pathlib import Path
 from inference.cache import disk, manifest
 from inference.cache.cache import Cache, Entry
 from inference.cache.manifest import State
-from inference.child import ROOT
 from inference.errors import InferenceError
 from inference.events import Loading, Report
+from inference.host.child import ROOT
 from inference.settings import SMALL_MODEL
 from inference.sources import formats
 

@@ -18,9 +18,9 @@ import time  # noqa: E402
 from dataclasses import asdict  # noqa: E402
 from typing import Any  # noqa: E402
 
-from inference import child  # noqa: E402
 from inference.errors import InferenceError, Refused, memory_told  # noqa: E402
 from inference.events import Loading  # noqa: E402
+from inference.host import child  # noqa: E402
 from inference.settings import from_env  # noqa: E402
 
 log = logging.getLogger(__name__)

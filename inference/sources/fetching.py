@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from inference import child, machine
 from inference.cache import cache, manifest
 from inference.errors import InferenceError, Refused
 from inference.events import Loading, Report
 from inference.fast import first_line
+from inference.host import child, machine
 from inference.settings import Settings
 from inference.sources.at_hand import Checkpoint, at_hand
 

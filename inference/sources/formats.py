@@ -20,11 +20,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inference import machine
 from inference.cache.made import Made
 from inference.errors import InferenceError
 from inference.events import Loading, Report
 from inference.fast import first_line
+from inference.host import machine
 from inference.sources import files
 
 if TYPE_CHECKING:

@@ -26,11 +26,11 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from inference import machine
 from inference.cache.made import Made
 from inference.errors import InferenceError
 from inference.events import Loading, Report
 from inference.fast import first_line
+from inference.host import machine
 from inference.sources import files
 from inference.sources.adapter import CONFIG, WEIGHTS, Adapter, check_shapes
 from inference.sources.headers import tensors_in, tensors_of

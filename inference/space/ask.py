@@ -12,8 +12,8 @@ import subprocess
 import sys
 from typing import Any
 
-from inference import child
 from inference.errors import InferenceError
+from inference.host import child
 from inference.space.asked import Asked
 
 LONGEST_S = 900.0  # both lanes may still be fetching their weights

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from inference.errors import WrongArguments
-from inference.hardware import Hardware
+from inference.host.hardware import Hardware
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL, VARIABLES, Settings, from_env
 from inference.sources import files
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inference.errors import InferenceError
-from inference.hardware import Hardware
+from inference.host.hardware import Hardware
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL
 from inference.space.asked import Asked
 

@@ -21,12 +21,12 @@ from inference.cuda import prefetch
 from inference.errors import DEVICE_LOST_CODE, UNEXPECTED, DeviceLost, InferenceError, Refused
 from inference.events import Event, Failed, Loaded, LoadFigures, Loading, Report, ScoreRequest, encode, request_of
 from inference.fast import ENDED, WAYS, first_line
+from inference.host.machine import RamWatch
 from inference.lane import vram
 from inference.lane.lane import Lane, Spans
 from inference.lane.paths import GRAPH, device_lost
 from inference.lane.scoring import score
 from inference.lanes import LaneName
-from inference.machine import RamWatch
 from inference.models import loading
 from inference.settings import Settings
 from inference.space.job import Job

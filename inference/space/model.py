@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from huggingface_hub import HfApi
 
-from inference import child
 from inference.errors import InferenceError, Refused
-from inference.hardware import Catalog, Fit, LaneNeed
+from inference.host import child
+from inference.host.hardware import Catalog, Fit, LaneNeed
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL, VARIABLES
 from inference.sources import hub_faults
 from inference.space.asked import Asked

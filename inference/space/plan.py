@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inference.hardware import Catalog
+from inference.host.hardware import Catalog
 from inference.space.asked import Asked
 from inference.space.files import PLATFORM, ZERO_PYTHON, ZERO_TORCH, SpaceFile
 from inference.space.model import Judged, on_the_hub

@@ -7,7 +7,7 @@ import time
 
 from huggingface_hub import HfApi
 
-from inference.hardware import Catalog, from_file
+from inference.host.hardware import Catalog, from_file
 from inference.sources import hub_faults
 from inference.space.session import time_outs
 

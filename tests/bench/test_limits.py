@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from inference import machine
 from inference.bench import limits
+from inference.host import machine
 
 
 @pytest.mark.skipif(machine.c_compiler() is None, reason="no C compiler")

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from inference import child
 from inference.cache import cache, manifest
 from inference.cache.cache import Cache, Entry
 from inference.cache.manifest import State
-from inference.child import ROOT
+from inference.host import child
+from inference.host.child import ROOT
 from inference.settings import Settings
 from inference.sources import default_model
 from tests.support.tiny import make_checkpoint

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 from tests.support.tiny import make_checkpoint
 
 

@@ -11,13 +11,13 @@ import sys
 import pytest
 
 import app
-from inference.child import ROOT
 from inference.cli import main as command_line
 from inference.cli import parser
 from inference.cli import prompts as prompts_command
 from inference.cli import quality as quality_command
 from inference.engine.engine import Engine
 from inference.errors import InferenceError
+from inference.host.child import ROOT
 from tests.support.page_fixtures import start_fake_lane
 
 VERBS = ("compare", "bench", "quality", "doctor", "deploy", "decide")

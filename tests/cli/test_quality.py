@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 from tests.support.tiny import TEXTS, make_checkpoint
 
 LANES = ("--lanes", "cpu:nf4,cpu:fp32")

@@ -12,8 +12,8 @@ import threading
 
 import pytest
 
-from inference.child import ROOT
 from inference.cli import output, whole
+from inference.host.child import ROOT
 
 OLD, NEW = b"old " * 1000, "new"
 TOO_MUCH = "x" * 2_000_000  # for the small disk

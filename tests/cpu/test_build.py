@@ -12,12 +12,12 @@ import psutil
 import pytest
 import torch
 
-from inference import machine
 from inference.cache import disk
-from inference.child import ROOT
 from inference.cpu import build
 from inference.cpu import library as c_library
 from inference.cpu.build import FILE, NoLibrary
+from inference.host import machine
+from inference.host.child import ROOT
 from tests.support.until import until
 
 
@@ -118,7 +118,7 @@ def test_a_build_that_takes_too_long_is_ended_and_told(tmp_path, monkeypatch):
 def test_a_compiler_ends_with_the_lane_that_is_killed_while_it_builds(tmp_path):
     """With the programs that it has started."""
     code = (
-        f"from pathlib import Path; from inference import machine; from inference.cpu import build; "
+        f"from pathlib import Path; from inference.host import machine; from inference.cpu import build; "
         f"machine.c_compiler = lambda: {never_ends(tmp_path)!r}; build._built(Path({str(tmp_path)!r}) / 'kernels', '')"
     )
     lane = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from inference import hardware
-from inference.child import ROOT
 from inference.cli import main
+from inference.host import hardware
+from inference.host.child import ROOT
 from inference.record.export import as_json, dump, quality_as_json, to_json
 from inference.record.model import Row
 from inference.series.prompts import Prompt

@@ -218,7 +218,7 @@ def test_a_missing_template_and_values_out_of_4_bits_are_told(settings, tmp_path
 
 
 def test_the_way_to_decode_is_foretold_with_its_reason(settings, tmp_path, monkeypatch):
-    monkeypatch.setattr("inference.machine.c_compiler", lambda: "cc")
+    monkeypatch.setattr("inference.host.machine.c_compiler", lambda: "cc")
     folder = make_checkpoint(tmp_path / "m")
     text, _ = said(folder, settings)
     assert text.count("decodes by the c-step path") == 2
@@ -226,7 +226,7 @@ def test_the_way_to_decode_is_foretold_with_its_reason(settings, tmp_path, monke
     rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
     text, well = said(change_config(make_checkpoint(tmp_path / "long", "llama"), rope_parameters=rope), settings)
     assert well and "eagerly (c-step: its rotary embedding (dynamic) depends on the length)" in text
-    monkeypatch.setattr("inference.machine.c_compiler", lambda: None)
+    monkeypatch.setattr("inference.host.machine.c_compiler", lambda: None)
     assert "eagerly (c-step: no C compiler is installed)" in said(folder, settings)[0]
 
 

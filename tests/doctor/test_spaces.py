@@ -11,7 +11,7 @@ from inference.cuda.decoder import OLDEST_BF16
 from inference.doctor import spaces
 from inference.doctor.judge import judge
 from inference.doctor.look import see
-from inference.hardware import BFLOAT16, CUDA_NF4_WIDE, LaneNeed, from_file
+from inference.host.hardware import BFLOAT16, CUDA_NF4_WIDE, LaneNeed, from_file
 from inference.settings import Settings
 from inference.space import prices
 from tests.support.space_hub import refuses, silent

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pytest
 
-from inference.child import ROOT, environment
 from inference.endpoints import Endpoint
 from inference.engine.compare import compare, read_all
 from inference.engine.engine import Engine
 from inference.engine.process import start_worker
 from inference.events import Request
+from inference.host.child import ROOT, environment
 from inference.lanes import LaneName
 from inference.record.export import ENDINGS, export
 from inference.record.model import Record

@@ -14,11 +14,11 @@ import gguf
 import pytest
 from tokenizers import Tokenizer
 
-from inference.child import ROOT
 from inference.endpoints import Endpoint
 from inference.engine.compare import compare, read_all
 from inference.engine.engine import Engine
 from inference.events import Request
+from inference.host.child import ROOT
 from inference.settings import Settings
 from tests.support.gguf_file import write_gguf
 from tests.support.says import make_says

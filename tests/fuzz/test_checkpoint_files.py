@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from inference.cache import manifest
 from inference.errors import InferenceError
 from inference.events import Request
-from inference.hardware import from_file
+from inference.host.hardware import from_file
 from inference.settings import Settings
 from inference.sources import adapter, at_hand, files, headers
 from inference.sources.at_hand import Checkpoint

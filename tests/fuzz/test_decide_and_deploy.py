@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from inference import hardware
 from inference.cli import main as command_line
 from inference.errors import WrongArguments
+from inference.host import hardware
 from inference.record.export import as_json
 from inference.space import asked, prices
 from tests.support.hostile import NASTY, NUMBERS, changed, damaged, texts, tries, values

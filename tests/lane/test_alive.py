@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from inference.child import ROOT, environment
 from inference.events import encode
+from inference.host.child import ROOT, environment
 from inference.life_events import Alive
 
 PROGRAM = """

@@ -7,10 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from inference import machine
 from inference.decode.sampling import Sampler
 from inference.errors import InferenceError, Refused
 from inference.events import Request
+from inference.host import machine
 from inference.lane.lane import Lane
 from inference.models import loading
 from inference.settings import Settings

@@ -8,14 +8,14 @@ import sys
 import pytest
 import torch
 
-from inference import machine
-from inference.child import ROOT
 from inference.cpu import install, nf4, products
 from inference.decode.eager import EagerDecoder
 from inference.decode.sampling import NOT_FINITE, NotFinite
 from inference.errors import OutOfMemory
 from inference.events import Request
 from inference.fast import ALL, OFF
+from inference.host import machine
+from inference.host.child import ROOT
 from inference.lane import paths
 from inference.lane.lane import Lane
 from inference.models import exact

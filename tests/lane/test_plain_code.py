@@ -9,8 +9,8 @@ from transformers import AutoTokenizer
 
 from inference.bench.plain import Generate
 from inference.bench.table import bench_table
-from inference.child import ROOT
 from inference.events import Hello, Request
+from inference.host.child import ROOT
 from inference.lane.source import Source
 from inference.lane.text import Encoder
 from inference.progress import Progress

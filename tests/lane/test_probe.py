@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from inference import nvml
-from inference.child import ROOT
 from inference.doctor import report as doctor
+from inference.host import nvml
+from inference.host.child import ROOT
 from inference.lane import probe
 from inference.settings import Settings
 

@@ -8,11 +8,11 @@ import sys
 import psutil
 import pytest
 
-from inference.child import ROOT
 from inference.engine.compare import compare, follow
 from inference.engine.engine import Engine
 from inference.engine.process import start_worker
 from inference.events import Request
+from inference.host.child import ROOT
 from inference.settings import Settings
 from inference.status import LOADING_STATES
 from tests.support.tiny import make_checkpoint

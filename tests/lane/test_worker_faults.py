@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from inference.child import ROOT, environment
 from inference.errors import DEVICE_LOST_CODE
+from inference.host.child import ROOT, environment
 
 PROGRAM = """
 from types import SimpleNamespace

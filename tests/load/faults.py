@@ -22,12 +22,12 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from inference import child  # noqa: E402
 from inference.engine.compare import follow  # noqa: E402
 from inference.engine.engine import Engine  # noqa: E402
 from inference.engine.process import LaneProcess, start_worker  # noqa: E402
 from inference.engine.runs import Run  # noqa: E402
 from inference.events import Failed, Request  # noqa: E402
+from inference.host import child  # noqa: E402
 from inference.progress import Progress  # noqa: E402
 from inference.score_events import ScoreRequest  # noqa: E402
 from inference.settings import Settings  # noqa: E402

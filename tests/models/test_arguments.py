@@ -7,8 +7,8 @@ import ast
 import pytest
 import torch
 
-from inference.child import ROOT
-from inference.hardware import BFLOAT16
+from inference.host.child import ROOT
+from inference.host.hardware import BFLOAT16
 from inference.models.arguments import model_arguments
 
 DROPPED = {"load_in_4bit", "load_in_8bit", "torch_dtype", "use_auth_token"}

@@ -10,9 +10,10 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from inference import fast, machine
+from inference import fast
 from inference.errors import Refused
 from inference.events import Done, Request
+from inference.host import machine
 from inference.lane.lane import Lane
 from inference.models.skeleton import skeleton
 from inference.settings import Settings

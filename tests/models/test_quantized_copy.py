@@ -13,7 +13,7 @@ from inference.cache.cache import Cache
 from inference.cache.manifest import State
 from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
 from inference.fast import FastWays
-from inference.machine import SET_BACK, RamWatch
+from inference.host.machine import SET_BACK, RamWatch
 from inference.models import loading, quantized_copy
 from inference.sources.at_hand import Checkpoint
 from tests.support.tiny import make_checkpoint

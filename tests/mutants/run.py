@@ -23,7 +23,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from inference.machine import cpu_flags
+from inference.host.machine import cpu_flags
 from tests.mutants.faults import ROOT, Fault, listed, wrong_with
 
 LIBRARIES = ("torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "bitsandbytes", "gradio", "pandas")  # most of a start

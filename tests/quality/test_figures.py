@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inference.child import ROOT
 from inference.errors import InferenceError
 from inference.events import decode, encode
+from inference.host.child import ROOT
 from inference.quality.figures import Positions, Span, check_took_hold, figures, windows
 from inference.quality.fork import find_fork
 from inference.record.quality import USUAL

@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from inference.child import ROOT
 from inference.errors import InferenceError
+from inference.host.child import ROOT
 from inference.lane.lane import Lane
 from inference.lane.scoring import divergence, score
 from inference.quality.figures import Positions, Span, check_took_hold, figures, windows

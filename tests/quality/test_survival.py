@@ -12,12 +12,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from inference.child import ROOT
 from inference.cli import main as command_line
 from inference.cli import quality as quality_command
 from inference.engine.engine import Engine
 from inference.errors import InferenceError
 from inference.events import Request
+from inference.host.child import ROOT
 from inference.quality import survival
 from inference.quality.prompts import quality_of_prompts
 from inference.record.export import quality_as_json

@@ -7,10 +7,10 @@ from contextlib import nullcontext
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from inference.child import ROOT
 from inference.cli import main as command_line
 from inference.cli import prompts as prompts_command
-from inference.hardware import from_file
+from inference.host.child import ROOT
+from inference.host.hardware import from_file
 from inference.progress import Progress
 from inference.record.model import Row
 from inference.record.scores import Figures, NoQuality, Quality

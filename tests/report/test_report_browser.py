@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 from inference.record.model import Row
 from inference.record.scores import NoQuality
 from inference.report.html import HERE, html_report

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pytest
 
-from inference.child import ROOT
 from inference.cli import main as command_line
 from inference.cli import prompts as prompts_command
 from inference.engine.engine import Engine
 from inference.events import Request
+from inference.host.child import ROOT
 from inference.record.model import Row
 from inference.series import table
 from inference.series.prompts import LeftOut, Prompt, Skipped

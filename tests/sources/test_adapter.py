@@ -12,10 +12,10 @@ from peft import AdaLoraConfig, IA3Config, LoHaConfig, LoKrConfig, OFTConfig
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from inference import child
 from inference.cache import manifest
 from inference.errors import InferenceError
 from inference.events import Request
+from inference.host import child
 from inference.sources import fetching
 from tests.support.adapters import TARGETS, changed, find, in_fp32, logits, lora, make_adapter
 from tests.support.multimodal import make_multimodal

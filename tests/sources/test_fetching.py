@@ -7,10 +7,10 @@ import sys
 import psutil
 import pytest
 
-from inference import child
 from inference.cache import cache, manifest
-from inference.child import ROOT
 from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
+from inference.host import child
+from inference.host.child import ROOT
 from inference.settings import SMALL_MODEL, Settings
 from inference.sources import checkpoints, default_model, fetching
 from inference.sources.at_hand import Checkpoint

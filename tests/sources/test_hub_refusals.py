@@ -6,7 +6,7 @@ import sys
 import pytest
 from huggingface_hub import constants
 
-from inference import child
+from inference.host import child
 from tests.support.false_hub import COMMIT, answers, redirects, serving
 from tests.support.tiny_hub import GATED, NAME, NO_REPO, fetch, refusal
 

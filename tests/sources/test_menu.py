@@ -10,8 +10,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from inference.cache import cache, manifest
-from inference.child import ROOT
 from inference.events import Request
+from inference.host.child import ROOT
 from inference.series.expected import is_right
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
 from inference.sources import at_hand, checkpoints, default_model, formats, hub

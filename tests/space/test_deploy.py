@@ -7,7 +7,7 @@ import re
 import pytest
 
 from inference.cli import main as command_line
-from inference.hardware import LaneNeed
+from inference.host.hardware import LaneNeed
 from inference.space import model, session, watch
 from tests.support.space_hub import Space, refuses, silent
 

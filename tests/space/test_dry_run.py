@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from inference.child import ROOT
 from inference.cli import main as command_line
-from inference.hardware import LaneNeed
+from inference.host.child import ROOT
+from inference.host.hardware import LaneNeed
 from inference.space import model
 
 GIB = 2**30
@@ -51,7 +51,9 @@ def test_everything_is_listed(dry, monkeypatch, hardware, flavor, words):
         and f"space_hardware={flavor}, private)" in out
         and "model_info(you/tuned)" in out
     )
-    assert "  app.py  " in out and "  inference/hardware.json  " in out and "examples/menu" not in out and "tests/" not in out and "prompt to /compare" in out
+    assert (
+        "  app.py  " in out and "  inference/host/hardware.json  " in out and "examples/menu" not in out and "tests/" not in out and "prompt to /compare" in out
+    )
     listed = out.partition("requirements.txt as it is uploaded")[2].partition("README.md's head")[0]
     assert ("gradio>" in listed or "huggingface_hub>" in listed) == (hardware != "zero") and ("\n  hardware:" in out) is False
 

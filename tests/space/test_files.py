@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from inference.child import ROOT
 from inference.errors import InferenceError
-from inference.hardware import from_file
+from inference.host.child import ROOT
+from inference.host.hardware import from_file
 from inference.space import files
 from inference.space.asked import Asked, variables
 from inference.space.files import SpaceFile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from inference.errors import InferenceError
-from inference.hardware import from_file
+from inference.host.hardware import from_file
 from inference.space import watch
 from inference.space.asked import Asked
 from inference.space.hub import State

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 from inference.space import watch
 
 AUTH = "me:pass-word-of-mine"

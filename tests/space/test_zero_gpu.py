@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from inference.child import ROOT, environment
 from inference.events import Request
+from inference.host.child import ROOT, environment
 from inference.lane.text import Encoder
 from tests.support.says import make_says
 from tests.support.tiny import make_tokenizer

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from inference.child import environment
 from inference.engine.compare import answer, compare
 from inference.engine.engine import Engine
 from inference.engine.process import start_worker
 from inference.errors import InferenceError
 from inference.events import Done, Failed, Hello, Loaded, LoadFigures, Loading, Prefill, Request, Text, encode
 from inference.fast import ENDED
+from inference.host.child import environment
 from inference.settings import Settings
 from inference.space import zero
 from inference.space.forked import ForkedLane

@@ -11,7 +11,7 @@ import torch
 
 from inference import cpu
 from inference.cpu.build import FLAGS
-from inference.machine import c_compiler, cpu_flags
+from inference.host.machine import c_compiler, cpu_flags
 
 FOLDER = Path(cpu.__file__).parent
 BUILDS = {"native": ["-march=native"], "avx2": ["-march=x86-64-v3"], "any": []}

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from inference.child import ROOT
 from inference.engine.engine import Engine
 from inference.engine.process import LaneProcess
+from inference.host.child import ROOT
 from inference.settings import Settings
 from inference.status import LOADING_STATES
 from tests.support.until import until

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 
 FAKE_PROGRAM = str(ROOT / "tests" / "support" / "fake_app.py")
 

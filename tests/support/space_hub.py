@@ -24,8 +24,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from inference.child import ROOT
-from inference.hardware import Hardware, from_file
+from inference.host.child import ROOT
+from inference.host.hardware import Hardware, from_file
 from tests.support.false_hub import point_at
 
 TOKEN = "hf_right"

@@ -15,7 +15,7 @@ import urllib.request
 import pytest
 from gradio_client import Client
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 from tests.support.program import FAKE_PROGRAM
 from tests.support.until import until
 

@@ -18,7 +18,7 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 from examples import client as example
-from inference.child import ROOT
+from inference.host.child import ROOT
 from tests.support.page_fixtures import FakeApp
 from tests.support.records import same_of
 from tests.support.until import until

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from gradio_client import Client
 
-from inference.child import ROOT
 from inference.errors import WrongArguments
+from inference.host.child import ROOT
 from inference.settings import Settings
 from tests.support.page_fixtures import FakeApp
 from tests.support.records import same_of

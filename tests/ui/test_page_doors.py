@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 import safehttpx
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 from tests.support.false_server import FalseServer
 from tests.support.page_fixtures import FakeApp
 from ui import bodies

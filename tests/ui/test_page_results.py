@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 from tests.support.browser_tab import LEFT, Tab
 
 

@@ -16,8 +16,8 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from inference.child import ROOT
 from inference.events import Request
+from inference.host.child import ROOT
 from inference.series.prompts import MOST_BYTES
 from inference.settings import Settings
 from tests.support.fakes import Stage

@@ -130,7 +130,7 @@ def test_prompts_do_not_go_to_local_storage(tab):
 def test_the_default_examples_begin_with_the_two_seed_prompts():
     import json
 
-    from inference.child import ROOT
+    from inference.host.child import ROOT
 
     prompts = json.loads((ROOT / "examples" / "prompts.json").read_text("utf-8"))
     assert prompts[:2] == ["hello good morning may i see the menu", "ok i want two chicken biryani with couple of drinks"]

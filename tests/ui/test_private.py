@@ -14,7 +14,7 @@ import uvicorn
 from gradio import component_meta, http_server, networking, queueing
 from uvicorn.middleware.proxy_headers import _TrustedHosts
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 from tests.support.http_tab import HttpTab
 from tests.support.until import until
 from ui import private

@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 from ui.api import MODE_CHOICES
 
 PROMPTS = ROOT / "examples" / "prompts.json"

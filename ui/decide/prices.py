@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from inference.decide.asked import price_of
 from inference.decide.model import Price
-from inference.hardware import Hardware, from_file
+from inference.host.hardware import Hardware, from_file
 from inference.lanes import LaneName
 from ui.decide.fields import Refused, number
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import gradio as gr
 
-from inference.child import ROOT
 from inference.errors import InferenceError
 from inference.events import MAX_NEW_TOKENS_LIMIT, Request
+from inference.host.child import ROOT
 from inference.record.export import dump
 from inference.series import table
 from inference.series.prompts import KINDS, LeftOut, Prompt, read_prompts

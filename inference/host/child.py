@@ -13,7 +13,7 @@ from pathlib import Path
 
 from inference import log
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 ZERO_GPU = "SPACES_ZERO_GPU"  # set on a Space whose GPU is lent for a call at a time, to the page's own process alone
 PR_SET_PDEATHSIG = 1
 ADVICE = ("bitsandbytes.backends.cpu.ops", "transformers.quantizers.quantizer_gguf")  # these warn of what we do on purpose

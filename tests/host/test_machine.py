@@ -5,8 +5,8 @@ import os
 import psutil
 import pytest
 
-from inference import cgroups, machine
 from inference.errors import Refused
+from inference.host import cgroups, machine
 
 GIB = 2**30
 

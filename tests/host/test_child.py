@@ -9,12 +9,12 @@ import sys
 
 import psutil
 
-from inference import child
+from inference.host import child
 from tests.support.until import until
 
 SCRIPT = """
 import logging, sys, warnings
-from inference import child
+from inference.host import child
 child.log_to_stderr(quiet=False)
 from tqdm.auto import tqdm
 list(tqdm([1, 2], desc="Converting"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from inference import cgroups, machine
+from inference.host import cgroups, machine
 
 GIB = 2**30
 V2, V1 = ("memory.max", "memory.current", "inactive_file"), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")

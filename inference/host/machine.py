@@ -19,8 +19,8 @@ from typing import ClassVar
 
 import psutil
 
-from inference import cgroups, nvml
 from inference.errors import InferenceError, Refused
+from inference.host import cgroups, nvml
 from inference.settings import Settings
 from inference.units import size
 

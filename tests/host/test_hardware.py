@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import SpaceHardware
 
 from inference.errors import WrongArguments
-from inference.hardware import BESIDE_RAM, CUDA_NF4_WIDE, GB, LaneNeed, from_file
+from inference.host.hardware import BESIDE_RAM, CUDA_NF4_WIDE, GB, LaneNeed, from_file
 
 GIB = 2**30
 LANES = ("cuda:nf4", CUDA_NF4_WIDE, "cpu:nf4", "cpu:fp32")

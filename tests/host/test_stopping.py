@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from inference.child import ROOT
+from inference.host.child import ROOT
 from tests.support.until import until
 
 PROGRAM = """
 import sys
-from inference import stopping
+from inference.host import stopping
 stopping.at_once()
 from tests.support.page_fixtures import start_fake_lane
 from inference.engine import engine
@@ -92,5 +92,5 @@ def test_ctrl_c_before_anything_has_begun_is_one_sentence_too(command, at, tmp_p
 
 
 def test_a_job_in_the_background_heeds_no_ctrl_c():
-    code = "import os, signal; signal.signal(2, signal.SIG_IGN); from inference import stopping; stopping.at_once(); os.kill(os.getpid(), 2); print('on')"
+    code = "import os, signal; signal.signal(2, signal.SIG_IGN); from inference.host import stopping; stopping.at_once(); os.kill(os.getpid(), 2); print('on')"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout == "on\n"
