@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 UNKNOWN = "n/a"
 
@@ -19,6 +20,23 @@ def seconds(value: float | None) -> str:
         return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
     minutes, rest = divmod(round(value), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def seconds_to(value: float, to: Callable[[float], int]) -> str:
+    """The same rounded up (`math.ceil`) or down (`math.floor`) in its last digit: what is told of a limit must hold of it."""
+    if value < 0.0995:
+        step = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 else 1.0
+    else:
+        step = 0.001 if value < 0.9995 else 0.01 if value < 9.995 else 0.1 if value < 99.95 else 1.0
+    turned = to(value / step + (1e-6 if to is math.floor else -1e-6))
+    return seconds(turned * step)
+
+
+def digits(value: float, most: int = 10) -> str:
+    """A number to so many digits, never by an exponent: "20,000", "0.2769", "1.5"."""
+    behind = max(0, most - 1 - math.floor(math.log10(abs(value)))) if value and math.isfinite(value) else 0
+    told = f"{value:,.{behind}f}"
+    return told.rstrip("0").rstrip(".") if "." in told else told
 
 
 def rate(value: float | None) -> str:
@@ -58,6 +76,11 @@ def _three(value: float, unit: str) -> str:
 def count(n: int, what: str = "token") -> str:
     """A number of things: "1 token", "7 tokens"."""
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def many(value: float, what: str) -> str:
+    """The same of what need not be whole: "1 answer", "0.4 answers", "20,000 answers"."""
+    return f"{digits(value)} {what}{'' if value == 1 else 's'}"
 
 
 def times(ratio: float, more: str, less: str, same: str = "about the same") -> str:

@@ -48,6 +48,16 @@ class Judged:
         return [rule for rule in self.candidate.rules if rule.keeps is False]
 
     @property
+    def can(self) -> bool:
+        """Whether there is a number of visitors a day for which it keeps the limits on time, or may."""
+        return self.serving is not None and bool(self.serving.capacity_per_day or self.serving.at_best_per_day)
+
+    @property
+    def only_unpriced(self) -> bool:
+        """Whether it keeps all that is asked, and has no price."""
+        return self.serving is not None and not self.broken_rules and self.candidate.cost_month is None
+
+    @property
     def few_runs(self) -> str:
         """Why its cost is not known well enough, where it hangs on how long an answer takes and there are too few; else nothing."""
         n = len(self.lane.total_s)
@@ -80,11 +90,11 @@ def judge(asked: Asked, lane: Evidence) -> Judged:
         return Judged(Candidate(lane.lane, lane.title, served, ()), lane)
     found = rules(served)
     broken = next((f"{rule.title}: {rule.words}; {rule.margin}." for rule in found if rule.keeps is False), None)
-    price = asked.prices.get(lane.lane)
+    price, energy_j = asked.prices.get(lane.lane), None if served.scaled else lane.energy_j  # as many joules as were measured, of that length
     if price is None:
         out = broken or f"no price is given for its hardware, so no cost: {lane.lane}=DOLLARS."
         known = figures(served, (0.0, 0.0, 0.0))
-        return Judged(Candidate(lane.lane, lane.title, out, found, energy_j=lane.energy_j, figures=known), lane, served)
+        return Judged(Candidate(lane.lane, lane.title, out, found, energy_j=energy_j, figures=known), lane, served)
     per_day = asked.answers_per_day
     middle = served.curve.month(per_day)
     low, high = (each.curve.month(per_day) for each in served.at_ends())
@@ -93,6 +103,6 @@ def judge(asked: Asked, lane: Evidence) -> Judged:
         lane.lane, lane.title, broken, found, machines=served.machines, capacity_per_day=served.capacity_per_day,
         hours_per_day=served.curve.hours(per_day), cost_month=middle, cost_month_low=low, cost_month_high=high,
         cost_1000=costs.of_1000(middle, per_day), floor_1000=costs.floor_of_1000(price.dollars_per_hour, served.seconds_at_full_use),
-        energy_j=lane.energy_j, figures=figures(served, (middle, low, high)),
+        energy_j=energy_j, figures=figures(served, (middle, low, high)),
     )  # fmt: skip
     return Judged(candidate, lane, served)

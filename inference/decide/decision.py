@@ -32,10 +32,10 @@ def decide_with_curves(asked: Asked, found: Gathered) -> tuple[Decision, dict[st
     changes = turns({each.lane.lane: each.serving.curve for each in kept if each.serving})
     decision = Decision(
         asked=asked, model=found.model, candidates=tuple(each.candidate for each in judged), turns=changes, chosen=chosen.lane.lane if chosen else None,
-        sentence=reasons.sentence(kept, chosen, doubts), because=tuple(reasons.because(kept, chosen, judged)),
+        sentence=reasons.sentence(kept, chosen, doubts, judged), because=tuple(reasons.because(kept, chosen, judged)),
         turned_by=tuple(reasons.turned_by(asked, kept, chosen, judged, changes)), remarks=tuple(reasons.remarks(asked, found, judged)),
     )  # fmt: skip
-    return decision, {each.lane.lane: each.serving.curve for each in judged if each.serving and each.candidate.cost_month is not None}
+    return decision, {each.lane.lane: each.serving.curve for each in judged if each.serving and each.candidate.cost_month is not None and each.can}
 
 
 def _doubts(kept: Sequence[Judged]) -> list[str]:

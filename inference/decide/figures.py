@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from inference.decide import costs
 from inference.decide.model import DAYS_A_MONTH, HOURS_A_MONTH, Traced
 from inference.decide.rules import percent
-from inference.decide.serving import MANY_RUNS, Serving
-from inference.units import count, joules, seconds
+from inference.decide.serving import MANY_RUNS, Serving, at_most
+from inference.units import count, digits, joules, many, seconds
 
 RUNS = "median (quickest - slowest)"
 
@@ -33,7 +33,7 @@ def _measured(serving: Serving) -> list[Traced]:
         found.append(Traced("Tokens an answer", f"{low}" if low == high else f"{low} to {high}", "measured"))
     if asked.sleep_after_min is not None:
         found.append(Traced("Load", seconds(lane.load_s), "measured: what waking it takes, of the model alone"))
-    if lane.energy_j is not None:
+    if lane.energy_j is not None and not serving.scaled:
         found.append(Traced("Energy an answer", joules(lane.energy_j), "measured: its counter, idle power included"))
     return found
 
@@ -43,26 +43,37 @@ def _served(serving: Serving) -> list[Traced]:
     hours = serving.curve.hours(asked.answers_per_day)
     found = [
         Traced("One machine can give", *_capacity(serving)),
-        Traced("Machines", f"{serving.machines}", f"for your {number(asked.answers_per_day)} answers a day"),
+        Traced("Machines", f"{serving.machines}", _why_machines(serving)),
     ]
     if serving.lane.clients:
-        rates = ", ".join(f"{each.answers_per_min:.3g} with {count(each.clients, 'client')}" for each in serving.lane.clients)
-        found.append(Traced("Answers a minute", rates, f"measured; one after the other it would be {60 / serving.line.mean_s:.3g}, estimated"))
+        rates = ", ".join(f"{digits(each.answers_per_min, 3)} with {count(each.clients, 'client')}" for each in serving.lane.clients)
+        found.append(Traced("Answers a minute", rates, f"measured; one after the other it would be {digits(60 / serving.line.mean_s, 3)}, estimated"))
     if not serving.batches:
-        source = f"estimated: a line simulated with Poisson arrivals over {asked.open_hours:g} hours, answers drawn from those measured"
+        source = f"estimated: a line simulated with Poisson arrivals over {many(asked.open_hours, 'hour')}, answers drawn from those measured"
         found.append(Traced("First token with the wait, p95", seconds(waits.first_s), source))
         found.append(Traced("Whole answer with the wait, p95", seconds(waits.total_s), "estimated: the same"))
     found.append(Traced("Hours of hardware a day", f"{hours:.2f}", _hours(serving)))
     return found
 
 
+def _why_machines(serving: Serving) -> str:
+    """What so many machines are for."""
+    a_day = f"your {many(serving.asked.answers_per_day, 'answer')} a day"
+    kept = serving.capacity_per_day or serving.at_best_per_day
+    return f"for {a_day}" if kept else f"the fewest that have time for {a_day}; they don't keep your limits"
+
+
 def _hours(serving: Serving) -> str:
     """What the hours are made of."""
     asked, day = serving.asked, serving.curve.awake(serving.asked.answers_per_day)
+    if serving.batches:
+        return (
+            "24 x machines, always on" if asked.sleep_after_min is None else f"estimated: awake until {many(asked.sleep_after_min, 'minute')} after a visitor"
+        )
     if asked.sleep_after_min is None:
         return f"24 x machines, always on; {serving.machines * day.answering:.2f} of them at work, estimated"
     each = "" if serving.machines == 1 else " on each machine"
-    parts = f"{day.answering:.2f} answering, {day.idle:.2f} idle until asleep after {asked.sleep_after_min:g} minutes"
+    parts = f"{day.answering:.2f} answering, {day.idle:.2f} idle until asleep after {many(asked.sleep_after_min, 'minute')}"
     return f"estimated: {parts}, {day.loading:.2f} in {day.loads:.2f} loads{each}"
 
 
@@ -70,12 +81,12 @@ def _capacity(serving: Serving) -> tuple[str, str]:
     """What one machine can answer a day, in words, and why just that."""
     capacity, limits = serving.capacity_per_day, serving.limits
     if capacity is None and (most := serving.at_best_per_day):
-        return f"{number(most)} answers a day at most", "estimated: under limits that its runs surely keep, the wait included; under yours it may be none"
+        return f"{at_most(most)} answers a day at most", "estimated: under limits that its runs surely keep, the wait included; under yours it may be none"
     if capacity is None:
         return "none that keeps the limits", "measured answers alone break them" if not serving.batches else "measured with each number of clients"
-    told = f"{number(capacity)} answers a day"
+    told = f"{at_most(capacity)} answers a day"
     if serving.batches and (best := serving.most_clients):
-        return told, f"measured: {best.answers_per_min:.3g} a minute with {count(best.clients, 'client')} at once, the most that keeps the limits"
+        return told, f"measured: {digits(best.answers_per_min, 3)} a minute with {count(best.clients, 'client')} at once, the most that keeps the limits"
     if limits.first_s is None and limits.total_s is None:
         return told, "estimated: no limit on time is asked, so as many as keep it just not always busy; waits have no end then"
     return told, "estimated: as many as keep your limits at p95, the wait included"
@@ -129,4 +140,4 @@ def dollars(value: float) -> str:
 
 def number(value: float) -> str:
     """Answers a day: whole, but few of them to three figures."""
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+    return digits(value if value == int(value) else round(value)) if value >= 100 else digits(value, 3)

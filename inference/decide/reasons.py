@@ -5,16 +5,19 @@ In: the judged lanes, the cheapest that keeps the limits first. Out: sentences. 
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
-from inference.decide.candidates import Judged
+from inference.decide.candidates import CENT, Judged
 from inference.decide.evidence import Gathered
 from inference.decide.figures import dollars, number
 from inference.decide.model import DAYS_A_MONTH, Asked, Price, Turn
-from inference.decide.rules import AGREEMENT, FIRST, LOST, TOTAL, WAIT, percent
-from inference.decide.serving import ERRORS, spread
-from inference.units import same_size, seconds
+from inference.decide.queue import Limits
+from inference.decide.rules import AGREEMENT, FIRST, LOST, TOTAL, WAIT, likely, percent
+from inference.decide.serving import ERRORS, Serving, at_most, spread
+from inference.units import count, digits, same_size, seconds_to
 
 FAR = 2.0  # from so many times the longest measured answer on, an estimate for more tokens is called one
 MOST_TURNS = 3  # that are told; all of them are in the JSON
@@ -22,15 +25,16 @@ KEPT = {True: "keeps the limit on", False: "breaks the limit on", None: "may kee
 ON = {FIRST: "the first token", TOTAL: "the whole answer", WAIT: "time with the wait", AGREEMENT: "equal first choices", LOST: "answers lost"}
 
 
-def sentence(kept: Sequence[Judged], chosen: Judged | None, doubts: Sequence[str]) -> str:
+def sentence(kept: Sequence[Judged], chosen: Judged | None, doubts: Sequence[str], judged: Sequence[Judged]) -> str:
     """The decision itself."""
+    priced = " with a price" if any(each.only_unpriced for each in judged) else ""
     if not kept:
-        return "No lane keeps what you ask: each one is out."
+        return f"No lane{priced} keeps what you ask: each one is out."
     if chosen is None:
         return f"Not decided. {'; '.join(doubts)[:1].upper()}{'; '.join(doubts)[1:]}."
     told = f"Serve {chosen.name}: {dollars(chosen.cost[0])} a month"
     if len(kept) == 1:
-        return f"{told}, the only lane that keeps what you ask."
+        return f"{told}, the only lane{priced} that keeps what you ask."
     second = kept[1]
     if second.costs_as(chosen):
         why = "it changes the answers least" if chosen.order()[:2] != second.order()[:2] else "it is the faster one"
@@ -52,7 +56,8 @@ def because(kept: Sequence[Judged], chosen: Judged | None, judged: Sequence[Judg
         others = ", ".join(f"{each.lane.lane} {dollars(each.cost[0])}" for each in kept[1:])
         limits = "Of the lanes that keep the limits" if any(each.candidate.rules for each in kept) else "No limit is asked, and of the lanes"
         limits += ", or may keep them," if any(each.open_rules for each in kept) else ""
-        found.append(f"{limits} none is cheaper: {chosen.lane.lane} {dollars(chosen.cost[0])} a month, {others}.")
+        by = " by more than 1 %" if any(each.cost[0] < chosen.cost[0] - CENT for each in kept[1:]) else ""
+        found.append(f"{limits} none is cheaper{by}: {chosen.lane.lane} {dollars(chosen.cost[0])} a month, {others}.")
         found += [f"{each.lane.lane} {KEPT[None]} {ON[rule.title]}, which decides nothing: {rule.words}." for each in kept[1:] for rule in each.open_rules]
     return found + [f"{each.lane.lane} is out: {each.candidate.out}" for each in judged if each.candidate.out]
 
@@ -77,8 +82,8 @@ def _apart(asked: Asked, kept: Sequence[Judged]) -> list[str]:
             continue
         now = asked.prices[first.lane.lane].dollars_per_hour
         found.append(
-            f"Price: {first.lane.lane} would surely be the cheaper one under ${now * other_low / high:.4g} an hour, {other.lane.lane} over "
-            f"${now * other_high / low:.4g} (now ${now:.4g}); more runs bring the two closer."
+            f"Price: {first.lane.lane} would surely be the cheaper one under {price(now * other_low / high)} an hour, {other.lane.lane} over "
+            f"{price(now * other_high / low)} (now {price(now)}); more runs bring the two closer."
         )
     return found
 
@@ -88,44 +93,79 @@ def _prices(asked: Asked, chosen: Judged, kept: Sequence[Judged]) -> list[str]:
     found = []
     for other in kept:
         hours = other.candidate.hours_per_day
-        if other is chosen or not hours:
+        tied = other.costs_as(chosen) and abs(other.cost[0] - chosen.cost[0]) > CENT  # nearly equal: it may be the cheaper one already
+        if other is chosen or not hours or tied:
             continue
         even = chosen.cost[0] / (hours * DAYS_A_MONTH)
         own = other.cost[0] / ((chosen.candidate.hours_per_day or 1.0) * DAYS_A_MONTH)
         now = [asked.prices[each.lane.lane].dollars_per_hour for each in (other, chosen)]
-        under = f"{other.lane.lane} would be the cheaper one under ${even:.4g} an hour (now ${now[0]:.4g})" if even else ""
-        over = f"{'or ' if under else ''}{chosen.lane.lane} the dearer one over ${own:.4g}{'' if under else ' an hour'} (now ${now[1]:.4g})"
+        under = f"{other.lane.lane} would be the cheaper one under {price(even)} an hour (now {price(now[0])})" if even else ""
+        over = f"{'or ' if under else ''}{chosen.lane.lane} the dearer one over {price(own)}{'' if under else ' an hour'} (now {price(now[1])})"
         found.append(f"Price: {', '.join(filter(None, (under, over)))}.")
     return found
 
 
+def price(dollars_per_hour: float) -> str:
+    """A price an hour to four digits: "$0.2769"."""
+    return f"${digits(dollars_per_hour, 4)}"
+
+
 def _tightened(asked: Asked, chosen: Judged) -> list[str]:
     """The limits from which on the chosen lane would no longer be sure to keep them."""
-    serving, lane, found = chosen.serving, chosen.lane, []
-    if serving and asked.max_first_token_s:
-        found.append(f"{FIRST}: under a limit of {seconds(spread(serving.line.first_s)[1])} {lane.lane} is not sure to keep it.")
-    if serving and asked.max_total_s:
-        found.append(f"{TOTAL}: under a limit of {seconds(spread(serving.line.total_s)[1])} {lane.lane} is not sure to keep it.")
+    lane, keeps = chosen.lane, _surely_keeps(chosen.serving) if chosen.serving else Limits()
+    both = ((FIRST, keeps.first_s), (TOTAL, keeps.total_s))
+    found = [f"{title}: under a limit of {seconds_to(limit_s, math.ceil)} {lane.lane} is not sure to keep it." for title, limit_s in both if limit_s]
     if asked.min_agreement is not None and lane.agreement is not None and not lane.is_reference:
         found.append(f"{AGREEMENT}: from {percent(lane.agreement - ERRORS * (lane.agreement_se or 0.0))} asked on {lane.lane} is not sure to keep it.")
     return found
+
+
+def _surely_keeps(serving: Serving) -> Limits:
+    """The shortest limits on time that it surely keeps, of those that are asked; who wakes it counts where it sleeps between visits."""
+    asked, line, waits = serving.asked, serving.line, serving.waits
+    first_s, total_s = spread(line.first_s)[1], spread(line.total_s)[1]
+    if asked.sleep_after_min is not None:
+        first_s, total_s = max(first_s, waits.first_s), max(total_s, waits.total_s)
+    return Limits(asked.max_first_token_s and first_s, asked.max_total_s and total_s)
 
 
 def _relaxed(judged: Sequence[Judged], chosen: Judged | None) -> list[str]:
     """The limits that would let in a lane that is out; where one is chosen, only a lane that would be cheaper."""
     found = []
     for each in judged:
-        serving, lane, titles = each.serving, each.lane, {rule.title for rule in each.broken_rules}
-        if not serving or not titles or (chosen and each.cost[0] > chosen.cost[0]):
+        lane, titles = each.lane, {rule.title for rule in each.broken_rules}
+        if not each.serving or not titles or (each.serving.batches and WAIT in titles):
             continue
-        needs = [f"a first token of {seconds(spread(serving.line.first_s)[1])}"] if FIRST in titles else []
-        needs += [f"an answer of {seconds(spread(serving.line.total_s)[1])}"] if TOTAL in titles else []
-        needs += [f"{percent(lane.agreement - ERRORS * (lane.agreement_se or 0.0))} equal first choices"] if AGREEMENT in titles and lane.agreement else []
-        needs += [f"{lane.lost} of {lane.expected} answers lost"] if LOST in titles else []
-        if needs:
-            cost = f", at {dollars(each.cost[0])} a month" if each.candidate.cost_month is not None else ""
+        serving, needs = _accepted(each.serving)
+        needs += (
+            [f"{percent(math.floor(1e4 * (lane.agreement - ERRORS * (lane.agreement_se or 0.0))) / 1e4)} equal first choices"]
+            if AGREEMENT in titles and lane.agreement
+            else []
+        )
+        needs += (
+            [f"{percent(math.ceil(1e4 * likely(lane.lost, lane.expected)[1]) / 1e4)} of the expected answers lost"]
+            if LOST in titles and lane.lost is not None
+            else []
+        )
+        month = serving.curve.month(serving.asked.answers_per_day) if each.candidate.cost_month is not None else None
+        if needs and not (chosen and (month is None or month > chosen.cost[0])):
+            cost = "" if month is None else f", at {dollars(month)} a month"
             found.append(f"Limits: {lane.lane} would be in where you accept {' and '.join(needs)}{cost}.")
     return found
+
+
+def _accepted(serving: Serving) -> tuple[Serving, list[str]]:
+    """The lane under limits on time that it surely keeps, and those that are longer for it than what is asked."""
+    asked = eased = serving.asked
+    for _ in range(2):  # under other limits it takes other machines, and who wakes one waits otherwise
+        keeps = _surely_keeps(serving)
+        eased = replace(
+            eased, max_first_token_s=keeps.first_s and max(keeps.first_s, eased.max_first_token_s or 0.0),
+            max_total_s=keeps.total_s and max(keeps.total_s, eased.max_total_s or 0.0),
+        )  # fmt: skip
+        serving = replace(serving, asked=eased)
+    both = (("a first token of", asked.max_first_token_s, eased.max_first_token_s), ("an answer of", asked.max_total_s, eased.max_total_s))
+    return serving, [f"{what} {seconds_to(now, math.ceil)}" for what, before, now in both if before and now and now > before]
 
 
 def _one_more(asked: Asked, chosen: Judged) -> list[str]:
@@ -135,7 +175,7 @@ def _one_more(asked: Asked, chosen: Judged) -> list[str]:
         return []
     most = serving.machines * serving.capacity_per_day
     return [
-        f"Answers a day: over {number(most)} {chosen.lane.lane} takes {serving.machines + 1} machines, {dollars(serving.curve.month(most * 1.001))} a month."
+        f"Answers a day: over {at_most(most)} {chosen.lane.lane} takes {serving.machines + 1} machines, {dollars(serving.curve.month(most * 1.001))} a month."
     ]
 
 
@@ -146,7 +186,9 @@ def _answers(turns: Sequence[Turn], now: float) -> list[str]:
     found += [f"Answers a day: from {number(turn.answers_per_day)} on {turn.then} is the cheaper one." for turn in above[:MOST_TURNS]]
     if len(above) > MOST_TURNS:
         last = above[-1]
-        found.append(f"Machines come whole, so it turns {len(above) - MOST_TURNS} times more, the last time at {number(last.answers_per_day)}, to {last.then}.")
+        found.append(
+            f"Machines come whole, so it turns {count(len(above) - MOST_TURNS, 'more time')}, the last time at {number(last.answers_per_day)}, to {last.then}."
+        )
     return found
 
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 
 from inference.decide.model import Rule
-from inference.decide.serving import ENOUGH_FOR_P95, ERRORS, Serving, spread
+from inference.decide.serving import ENOUGH_FOR_P95, ERRORS, Serving, at_most, spread
 from inference.lanes import LaneName
 from inference.record.scores import ENOUGH_POSITIONS
-from inference.units import count, seconds
+from inference.units import count, many, seconds, seconds_to, share
 
 ENOUGH_RUNS = 3  # fewer have no spread worth the name
 FIRST, TOTAL, WAIT, AGREEMENT, LOST = "First token", "Whole answer", "With the wait", "Same first choice", "Answers lost"
@@ -52,7 +52,7 @@ def _time(title: str, limit: float, values: Sequence[float]) -> Rule:
             title, False, f"{what} {seconds(low)} at least, the limit is {seconds(limit)}", f"{seconds(low - limit)} too long{_share(low - limit, limit)}"
         )
     words = f"{what} {seconds(low)} to {seconds(high)}, and the limit of {seconds(limit)} lies between"
-    return Rule(title, None, words, f"a limit of {seconds(high)} is kept, one under {seconds(low)} is not")
+    return Rule(title, None, words, f"a limit of {seconds_to(high, math.ceil)} is kept, one under {seconds_to(low, math.floor)} is not")
 
 
 def _share(difference: float, limit: float) -> str:
@@ -72,11 +72,11 @@ def _wait(serving: Serving, times: Sequence[Rule]) -> list[Rule]:
     each = [(what, got, limit) for what, got, limit in both if limit]
     told = " and ".join(f"{what} after {seconds(got)} (limit {seconds(limit)})" for what, got, limit in each)
     how = f"measured with {serving.most_clients.clients} clients at once" if serving.batches and serving.most_clients else "estimated"
-    words = f"95 of 100 visitors get the {told}, {how} for {serving.asked.answers_per_day:,.0f} answers a day on {count(serving.machines, 'machine')}"
+    words = f"95 of 100 visitors get the {told}, {how} for {many(serving.asked.answers_per_day, 'answer')} a day on {count(serving.machines, 'machine')}"
     if not waits.keeps(limits):
-        return [Rule(WAIT, False, words, f"{100 * waits.woke:.0f} % of the visitors wake it and wait {seconds(serving.lane.load_s)} for its load")]
+        return [Rule(WAIT, False, words, f"{share(waits.woke)} of the visitors wake it and wait {seconds(serving.lane.load_s)} for its load")]
     least = min(limit - got for _, got, limit in each)
-    return [Rule(WAIT, True, words, f"{seconds(least)} to spare; one machine keeps it up to {serving.capacity_per_day:,.0f} a day")]
+    return [Rule(WAIT, True, words, f"{seconds(least)} to spare; one machine keeps it up to {at_most(serving.capacity_per_day)} a day")]
 
 
 def _agreement(serving: Serving, limit: float) -> Rule:

@@ -16,11 +16,13 @@ from inference.decide.costs import HOUR_S, Curve, Load
 from inference.decide.model import Asked, Clients, Evidence
 from inference.decide.queue import Limits, Line, Sleep, Waits
 from inference.lanes import LaneName
-from inference.units import size
+from inference.units import digits, size
 
 ENOUGH_FOR_P95 = 20  # runs
 ERRORS = 2  # standard errors
 MANY_RUNS = 20  # from so many on their mean is known better than between the quickest and the slowest
+PARTS = (1.0, 0.97, 0.93, 0.87, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)  # of what an always-on machine can answer, tried in turn
+NEAR = 0.005  # how exactly the most is found, as a share of that
 GROWS = 1.2  # from so many times the tokens a minute of the fewest clients on, a server is taken to answer several at once
 
 
@@ -55,7 +57,30 @@ class Serving:
         if self.batches:
             best = self.most_clients
             return best.answers_per_min * 60 * self.asked.open_hours if best else None
-        return self.line.most(self.limits) * self.asked.open_hours * HOUR_S or None
+        return self._most(self.limits)
+
+    def _most(self, limits: Limits) -> float | None:
+        """Answers a day that keep them, one after the other; of a machine that sleeps no more than keep them with who wakes it."""
+        awake = self.line.most(limits) * self.asked.open_hours * HOUR_S
+        if not awake or self.asked.sleep_after_min is None or limits == Limits():
+            return awake or None
+        low, high = 0.0, awake
+        for part in PARTS:
+            if self._asleep(part * awake).keeps(limits):
+                low = part * awake
+                break
+            high = part * awake
+        else:
+            return awake  # it is waking that breaks them: with fewer visitors a machine only sleeps more
+        while high - low > NEAR * awake:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._asleep(middle).keeps(limits) else (low, middle)
+        return low
+
+    def _asleep(self, a_day: float) -> Waits:
+        """What visitors of one machine get that sleeps between visits."""
+        load = Load(a_day, self.asked.open_hours, 60 * (self.asked.sleep_after_min or 0.0))
+        return self.line.asleep_between(load.per_second, Sleep(load.sleep_s or 0.0, self.lane.load_s or 0.0, load.night_s, load.a_day))
 
     @cached_property
     def at_best_per_day(self) -> float | None:
@@ -64,7 +89,7 @@ class Serving:
         if self.batches or any(limit and limit < spread(values)[0] for limit, values in both):
             return None
         eased = Limits(*(limit and max(limit, spread(values)[1]) for limit, values in both))
-        return self.line.most(eased) * self.asked.open_hours * HOUR_S or None
+        return self.capacity_per_day if eased == self.limits else self._most(eased)
 
     @cached_property
     def curve(self) -> Curve:
@@ -88,12 +113,10 @@ class Serving:
     @cached_property
     def waits(self) -> Waits:
         """What visitors get at the answers a day that are asked, spread evenly over its machines."""
-        load = Load(self.asked.answers_per_day / self.machines, self.asked.open_hours, self.curve.sleep_s)
+        a_day = self.asked.answers_per_day / self.machines
         if self.batches and (best := self.most_clients):
             return _as_waits(best)
-        if load.sleep_s is None:
-            return self.line.at(load.per_second)
-        return self.line.asleep_between(load.per_second, Sleep(load.sleep_s, self.curve.load_s, load.night_s, load.a_day))
+        return self.line.at(Load(a_day, self.asked.open_hours, None).per_second) if self.asked.sleep_after_min is None else self._asleep(a_day)
 
     def at_ends(self) -> tuple[Serving, Serving]:
         """The same if answers took less, and if they took more: all as the quickest, and as the slowest; of many runs their mean two standard errors off."""
@@ -113,6 +136,11 @@ class Serving:
     def seconds_at_full_use(self) -> float:
         """Of the machine, for an answer, where it is never idle."""
         return 60 / max(each.answers_per_min for each in self.lane.clients) if self.batches else self.line.mean_s
+
+
+def at_most(a_day: float) -> str:
+    """Answers a day that can be given, in words: rounded down, for one more would be too many."""
+    return digits(math.floor(a_day)) if a_day >= 1 else digits(a_day, 3)
 
 
 def _as_waits(each: Clients) -> Waits:

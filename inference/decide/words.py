@@ -11,6 +11,7 @@ from inference import terminal
 from inference.decide.model import Decision
 from inference.record import grid
 from inference.record.export import plain
+from inference.units import digits, many
 
 SCHEMA = "gpu-vs-cpu-decision/1"
 PARTS = (("Because", "because"), ("What would turn it", "turned_by"), ("Beside it", "remarks"))
@@ -47,14 +48,15 @@ def _asked(decision: Decision, width: int) -> str:
 def asked(decision: Decision) -> str:
     """What was asked, in words."""
     wanted = decision.asked
-    found = [f"{wanted.answers_per_day:,.10g} answers a day", f"open {wanted.open_hours:g} hours"]
-    found.append("always on" if wanted.sleep_after_min is None else f"asleep {wanted.sleep_after_min:g} minutes after a visitor")
+    found = [f"{many(wanted.answers_per_day, 'answer')} a day", f"open {many(wanted.open_hours, 'hour')}"]
+    found.append("always on" if wanted.sleep_after_min is None else f"asleep {many(wanted.sleep_after_min, 'minute')} after a visitor")
+    found += [f"{many(wanted.tokens, 'token')} an answer"] if wanted.tokens is not None else []
     limits = (
-        ("{:g} tokens an answer", wanted.tokens), ("first token within {:g} s", wanted.max_first_token_s), ("answer within {:g} s", wanted.max_total_s),
-        ("same first choice at {:g} at least", wanted.min_agreement), ("{:g} of the expected answers lost at most", wanted.max_lost),
+        ("first token within {} s", wanted.max_first_token_s), ("answer within {} s", wanted.max_total_s),
+        ("same first choice at {} at least", wanted.min_agreement), ("{} of the expected answers lost at most", wanted.max_lost),
     )  # fmt: skip
-    found += [words.format(value) for words, value in limits if value is not None]
-    return ", ".join(found) + ("" if any(value is not None for _, value in limits[1:]) else ", no limit")
+    found += [words.format(digits(value)) for words, value in limits if value is not None]
+    return ", ".join(found) + ("" if any(value is not None for _, value in limits) else ", no limit")
 
 
 def _table(decision: Decision) -> list[list[str]]:

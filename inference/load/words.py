@@ -24,7 +24,8 @@ LIMITS = (("first_token", "max_first_token_s", "to the first token"), ("total", 
 
 def as_json(plan: Plan, lanes: Sequence[LaneLoad], model_id: str) -> dict[str, Any]:
     """`clients`: each lane's levels; `limits`: where each limit that was given breaks; `why_not` of lanes that answered nothing."""
-    loaded = [each.model_id for each in lanes if each.model_id]
+    named = [each for each in lanes if each.model_id]
+    loaded = [each.model_id for each in sorted(named, key=lambda each: each.elsewhere)]  # a server has a name of its own for its model
     return {
         "clients": {each.lane: [level.as_json() for level in each.levels] for each in lanes},
         "model": loaded[0] if loaded else model_id,

@@ -128,6 +128,11 @@ def test_a_measured_load_stands_beside_the_estimate(decide, file):
     assert "endpoint:x: its load was measured with answers of 46 tokens, not of 3" in beside and "no record has cuda:nf4" in beside
     assert "cpu:fp32: its load was measured on d, its record on c, 2 threads." in beside and "endpoint:x: its load was measured on" not in beside
 
+    # a server's own name for its model, where nothing else was measured, is no other model
+    named = json.dumps({"clients": {"endpoint:x": rows}, "model": "served-as-this"})
+    found = json.loads(decide(file(to_json([measured])), *wanted, "--load", file(named, "load.txt"), "--json", "-")[1])
+    assert found["candidates"][0]["capacity_per_day"] == 70 * 1440
+
 
 @pytest.mark.parametrize(
     ("text", "words"),

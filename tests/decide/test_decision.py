@@ -55,7 +55,10 @@ def test_the_wait_turns_it(limit, rule):
     assert found.chosen == "cuda:nf4" and found.sentence.endswith("$584.00 a month, the only lane that keeps what you ask.")
     assert of(found, "cpu:fp32").out.startswith(f"{rule}: ")
     accept = "a first token of 900 ms" if "max_first_token_s" in limit else "an answer of 6.00 s"
-    assert f"Limits: cpu:fp32 would be in where you accept {accept}, at $73.00 a month." in told(found.turned_by)
+    assert f"Limits: cpu:fp32 would be in where you accept {accept}, at $146.00 a month." in told(found.turned_by)
+    (name,) = limit
+    accepted = decided(asked(**{name: 0.9 if name == "max_first_token_s" else 6.0}, gpu=None), CARD, CPU)  # nobody may wait: two machines for 1,000
+    assert accepted.chosen == "cpu:fp32" and of(accepted, "cpu:fp32").cost_month == pytest.approx(146.0)
     assert f"cpu:fp32 is out: {rule}: " in told(found.because)
 
 
@@ -182,11 +185,31 @@ def test_where_no_lane_keeps_the_limits_none_is_served():
 # ---- asleep, other lengths, a load
 
 
+@pytest.mark.parametrize("part", [0.93, 0.96, 0.99, 1.0, 1.5, 13.5])
+def test_a_machine_that_never_gets_to_sleep_takes_as_many_visitors_as_one_that_is_always_on(part):
+    awake = of(decided(asked(1000, gpu=None, max_total_s=20.0), CPU), "cpu:fp32").capacity_per_day
+    found = of(decided(asked(part * awake, gpu=None, max_total_s=20.0, sleep_after_min=600), CPU), "cpu:fp32")
+    assert found.out is None and found.capacity_per_day == pytest.approx(awake, rel=0.03) and found.machines in (math.ceil(part), math.ceil(part * 1.03))
+
+
+def test_where_waking_makes_visitors_wait_another_machine_is_taken_as_long_as_that_helps():
+    # asleep at once: whoever comes after a spell without work waits for a load of 13 s, and those who come meanwhile for each other
+    slow = replace(CPU, load_s=13.0)
+    found = of(decided(asked(13_000, gpu=None, max_total_s=25.0, sleep_after_min=0), slow), "cpu:fp32")
+    awake = of(decided(asked(13_000, gpu=None, max_total_s=25.0), slow), "cpu:fp32")
+    assert found.out is None and found.machines > awake.machines and found.capacity_per_day < awake.capacity_per_day
+
+
 def test_who_wakes_it_waits_for_the_load_and_that_may_break_the_limit():
     found = decided(asked(50, sleep_after_min=1, max_first_token_s=5.0), CARD, CPU)
     assert found.chosen is None and "94 % of the visitors wake it and wait 40.0 s for its load" in of(found, "cuda:nf4").out
     assert decided(asked(50, max_first_token_s=5.0), CARD, CPU).chosen == "cpu:fp32"
     assert "Waking is the model's load alone" in told(found.remarks)
+    lines = told(found.turned_by)
+    assert "cpu:fp32 would be in where you accept a first token of 40.9 s" in lines  # 0.9 s after its load of 40 s
+    sure = decided(asked(50, sleep_after_min=1, max_first_token_s=45.0), CARD, CPU)
+    assert sure.chosen == "cpu:fp32" and "First token: under a limit of 40.9 s cpu:fp32 is not sure to keep it." in told(sure.turned_by)
+    assert decided(asked(50, sleep_after_min=1, max_first_token_s=40.8), CARD, CPU).chosen != "cpu:fp32"
     unknown = decided(asked(sleep_after_min=5), CARD, replace(CPU, load_s=None))
     assert "how long it takes to wake was not measured" in of(unknown, "cpu:fp32").out
 
@@ -272,10 +295,3 @@ def test_what_can_t_be_meant_gets_a_sentence(wanted, words):
     with pytest.raises(WrongArguments) as refused:
         decided(asked(**wanted), CARD, CPU)
     assert words in str(refused.value)
-
-
-def test_every_number_says_where_it_is_from():
-    found = decided(asked(sleep_after_min=5, max_total_s=60.0), SCORED, CPU)
-    figures = [figure for candidate in found.candidates for figure in candidate.figures]
-    words = ("measured", "estimated", "typed", "price x", "cost a month /", "for your", "what the others are")
-    assert len(figures) > 20 and all(figure.words and figure.source.startswith(words) for figure in figures)

@@ -125,6 +125,11 @@ def test_a_lane_that_dies_under_load_fails_that_answer_alone_and_the_others_go_o
     assert "the lane loaded for" in words and "in between, which is in no figure" in words
 
 
+def test_the_model_of_a_load_is_that_of_our_own_lane_where_there_is_one():
+    server, ours = clients.LaneLoad("endpoint:x", (), "served-as-this"), clients.LaneLoad("cpu:fp32", (), "fake/model")
+    assert as_json(plan(1), [server, ours], "m")["model"] == "fake/model" and as_json(plan(1), [server], "m")["model"] == "served-as-this"
+
+
 def test_a_lane_that_answers_no_more_ends_the_levels_and_one_that_can_not_begin_is_told(fake_lanes):
     fake_lanes |= {"dies_on": "poison"}
     asks = plan(1, 2, prompts=("poison", "poison too", "the longest of them, to get warm by"), rounds=1)

@@ -1,0 +1,73 @@
+"""What a decision says: nothing that its own table or another limit would belie, and numbers as people write them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+from inference.decide import words
+from inference.decide.model import Clients, Price
+from tests.support.decisions import asked, decided, lane, of
+
+CARD, CPU = lane("cuda:nf4", 1.0, 1.1, 1.2, first=0.1), lane("cpu:fp32", 5.0, 5.5, 6.0, first=0.9)
+SCORED = replace(CARD, agreement=0.95, agreement_se=0.01, positions=500, lost=3, expected=100)
+
+
+def told(parts):
+    return " ".join(parts)
+
+
+def test_a_lane_that_only_lacks_a_price_is_not_said_to_break_what_is_asked():
+    assert decided(asked(gpu=None), CARD, CPU).sentence.endswith("the only lane with a price that keeps what you ask.")
+    assert decided(asked(gpu=None, max_total_s=2.0), CARD, CPU).sentence == "No lane with a price keeps what you ask: each one is out."
+
+
+def test_what_nearly_equal_costs_are_is_not_said_to_be_the_least():
+    near = decided(asked(200, gpu=0.8, cpu=0.8008, sleep_after_min=5), CARD, replace(CARD, lane="cpu:fp32", is_reference=True))
+    assert near.chosen == "cpu:fp32" and "none is cheaper by more than 1 %: cpu:fp32" in told(near.because)
+    assert not any("would be the cheaper one" in line for line in near.turned_by)
+
+
+def test_numbers_are_told_whole():
+    found = decided(asked(1, gpu=20_000, cpu=1e6, open_hours=1, sleep_after_min=1, tokens=1), CARD, CPU)
+    assert "under $1,000,000 an hour" in told(found.turned_by) or "(now $20,000)" in told(found.turned_by)
+    text = words.text(found)
+    assert "1 answer a day, open 1 hour, asleep 1 minute after a visitor, 1 token an answer, no limit" in " ".join(text.split())
+    assert not re.search(r"\de[+-]\d|\b1 (answers|hours|minutes|tokens)\b", text)
+
+
+def test_an_energy_of_answers_of_another_length_is_none():
+    measured = replace(CARD, energy_j=40.0)
+    assert of(decided(asked(), measured, CPU), "cuda:nf4").energy_j == 40.0
+    other = of(decided(asked(tokens=101), measured, CPU), "cuda:nf4")
+    assert other.energy_j is None and not any(figure.title == "Energy an answer" for figure in other.figures)
+
+
+def test_limits_that_are_told_hold():
+    runs = lane("cpu:fp32", 4.804, 5.5, 5.504, first=0.9)
+    (rule,) = of(decided(asked(gpu=None, max_total_s=5.0), runs), "cpu:fp32").rules[:1]
+    assert rule.margin == "a limit of 5.51 s is kept, one under 4.80 s is not"
+    assert of(decided(asked(gpu=None, max_total_s=5.51), runs), "cpu:fp32").rules[0].keeps
+    lossy = decided(asked(gpu=0.05, max_lost=0.001), SCORED, CPU)
+    assert "would be in where you accept 8.62 % of the expected answers lost" in told(lossy.turned_by)  # Wilson's interval of 3 of 100
+    assert decided(asked(gpu=0.05, max_lost=0.0862), SCORED, CPU).chosen == "cuda:nf4"
+    # a capacity is told rounded down: one more takes another machine
+    capacity = of(decided(asked(gpu=None, max_total_s=20.0), CPU), "cpu:fp32").capacity_per_day
+    one = decided(asked(math.floor(capacity), gpu=None, max_total_s=20.0), CPU)
+    assert f"one machine keeps it up to {math.floor(capacity):,} a day" in told(one.because) and of(one, "cpu:fp32").machines == 1
+
+
+def test_a_server_that_answers_several_at_once_has_no_hours_at_work():
+    load = tuple(Clients(n, 0.1 * n, 1.0 + 0.2 * n, 600.0 * n, 40) for n in (1, 4, 8))
+    server = replace(lane("endpoint:x", 1.0, 1.1, 1.2, first=0.1), clients=load)
+    found = of(decided(replace(asked(20_000_000, max_total_s=5.0), prices={"endpoint:x": Price(2.0, "typed")}), server), "endpoint:x")
+    hours, a_minute = (next(figure for figure in found.figures if figure.title == title) for title in ("Hours of hardware a day", "Answers a minute"))
+    assert hours.source == "24 x machines, always on" and a_minute.words == "600 with 1 client, 2,400 with 4 clients, 4,800 with 8 clients"
+
+
+def test_every_number_says_where_it_is_from():
+    found = decided(asked(sleep_after_min=5, max_total_s=60.0), SCORED, CPU)
+    figures = [figure for candidate in found.candidates for figure in candidate.figures]
+    words = ("measured", "estimated", "typed", "price x", "cost a month /", "for your", "what the others are")
+    assert len(figures) > 20 and all(figure.words and figure.source.startswith(words) for figure in figures)
