@@ -66,10 +66,10 @@ def _why_machines(serving: Serving) -> str:
 def _hours(serving: Serving) -> str:
     """What the hours are made of."""
     asked, day = serving.asked, serving.curve.awake(serving.asked.answers_per_day)
+    if serving.batches and asked.sleep_after_min is None:
+        return "24 x machines, always on"
     if serving.batches:
-        return (
-            "24 x machines, always on" if asked.sleep_after_min is None else f"estimated: awake until {many(asked.sleep_after_min, 'minute')} after a visitor"
-        )
+        return f"estimated: awake until {many(asked.sleep_after_min or 0.0, 'minute')} after a visitor"
     if asked.sleep_after_min is None:
         return f"24 x machines, always on; {serving.machines * day.answering:.2f} of them at work, estimated"
     each = "" if serving.machines == 1 else " on each machine"

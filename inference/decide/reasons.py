@@ -137,16 +137,10 @@ def _relaxed(judged: Sequence[Judged], chosen: Judged | None) -> list[str]:
         if not each.serving or not titles or (each.serving.batches and WAIT in titles):
             continue
         serving, needs = _accepted(each.serving)
-        needs += (
-            [f"{percent(math.floor(1e4 * (lane.agreement - ERRORS * (lane.agreement_se or 0.0))) / 1e4)} equal first choices"]
-            if AGREEMENT in titles and lane.agreement
-            else []
-        )
-        needs += (
-            [f"{percent(math.ceil(1e4 * likely(lane.lost, lane.expected)[1]) / 1e4)} of the expected answers lost"]
-            if LOST in titles and lane.lost is not None
-            else []
-        )
+        if AGREEMENT in titles and lane.agreement:
+            needs.append(f"{percent(math.floor(1e4 * (lane.agreement - ERRORS * (lane.agreement_se or 0.0))) / 1e4)} equal first choices")
+        if LOST in titles and lane.lost is not None:
+            needs.append(f"{percent(math.ceil(1e4 * likely(lane.lost, lane.expected)[1]) / 1e4)} of the expected answers lost")
         month = serving.curve.month(serving.asked.answers_per_day) if each.candidate.cost_month is not None else None
         if needs and not (chosen and (month is None or month > chosen.cost[0])):
             cost = "" if month is None else f", at {dollars(month)} a month"
