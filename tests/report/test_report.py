@@ -121,6 +121,14 @@ def test_what_flipped_and_what_differs_is_marked():
     assert "✓ Holds what is expected" in text and "4-bit NF4 on the CPU and FP32 on the CPU gave the same answer to 3 of 6 prompts." in text
 
 
+def test_answers_are_held_against_bf16_where_that_is_the_reference():
+    record = replace(record_of(cuda_nf4=saying("one naan", ids=(1, 2, 4)), cuda_bf16=saying("two naan")), row=Row(1, "two naan"))
+    record = replace(record, lanes={**record.lanes, "cuda:bf16": replace(record.lanes["cuda:bf16"], precision="BF16")})
+    text = html_report([record, record])
+    assert "4-bit NF4 on the GPU and BF16 on the GPU gave the same answer to 0 of 2 prompts." in text
+    assert "BF16 on the GPU holds it in 2, 4-bit NF4 on the GPU in 0." in text and text.count("Flipped: right in the reference, wrong here") == 2
+
+
 def test_figures_are_medians_over_all_prompts_with_their_range():
     fast = [record_of(cpu_nf4=ended(tps), cpu_fp32=ended(10)) for tps in (20, 40, 60)]
     text = html_report(fast)
