@@ -9,15 +9,16 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from inference.decide.figures import dollars, number
 from inference.decide.model import Asked, Candidate, Decision, Rule, Turn
 from inference.lanes import colour
 from inference.report.charts import ticks_of
-from inference.units import seconds, share
 
 MOST_TURNS = 3  # that are told and drawn: machines come whole, so that the cheaper lane may change many times
 AROUND = 5.0  # times below the first and above the last number of answers that is marked, the axis goes on
 POINTS = 240
 WIDE = 10.0  # times from the fewest to the most answers a day: from there on the axis goes by their logarithm
+FEWEST = 0.001  # answers a day that the axis reaches down to
 FEW_DECADES = 2.0  # up to there with ticks at 2 and 5 as well
 COST = "Cost"  # how the titles of those figures begin that stand first
 OTHERS = "All other figures"
@@ -102,23 +103,19 @@ def shown(decision: Decision, costs: Sequence[CostLine] = ()) -> Shown:
     )  # fmt: skip
 
 
-def dollars(value: float) -> str:
-    """Money: "$0.80", "$1,240"."""
-    return f"${value:,.2f}" if value < 100 and value != round(value) else f"${value:,.0f}"
-
-
 def _title(decision: Decision, lane: str) -> str:
     return next((each.title for each in decision.candidates if each.lane == lane), lane)
 
 
 def _asked(decision: Decision) -> Iterator[tuple[str, str]]:
+    """What was asked as it was given: a limit is never rounded to another."""
     asked: Asked = decision.asked
-    yield "Answers a day", f"{asked.answers_per_day:,.0f}"
+    yield "Answers a day", number(asked.answers_per_day)
     yield "Tokens an answer", str(asked.tokens) if asked.tokens is not None else "as long as those measured"
     for title, limit in (("Longest wait for the first word", asked.max_first_token_s), ("Longest wait for the whole answer", asked.max_total_s)):
-        yield title, "no limit" if limit is None else seconds(limit)
+        yield title, "no limit" if limit is None else f"{limit:,.10g} s"
     for title, part in (("Least share of equal first choices", asked.min_agreement), ("Most answers lost", asked.max_lost)):
-        yield title, "no limit" if part is None else share(part)
+        yield title, "no limit" if part is None else f"{100 * part:.10g} %"
     if asked.open_hours != 24:
         yield "Open hours a day", f"{asked.open_hours:g}"
     yield "Between visits", "always on" if asked.sleep_after_min is None else f"asleep after {asked.sleep_after_min:g} min"
@@ -161,13 +158,13 @@ def _rows(candidates: Sequence[Candidate], cells: Callable[[Candidate], dict[str
 
 def near(decision: Decision) -> list[Turn]:
     """The turning points nearest to what was asked, in their order."""
-    asked = max(decision.asked.answers_per_day, 1.0)
-    nearest = sorted(decision.turns, key=lambda turn: abs(math.log(max(turn.answers_per_day, 1.0) / asked)))
+    asked = max(decision.asked.answers_per_day, FEWEST)
+    nearest = sorted(decision.turns, key=lambda turn: abs(math.log(max(turn.answers_per_day, FEWEST) / asked)))
     return sorted(nearest[:MOST_TURNS], key=lambda turn: turn.answers_per_day)
 
 
 def _turn(decision: Decision, turn: Turn) -> str:
-    return f"From {turn.answers_per_day:,.0f} answers a day on {_title(decision, turn.then)} is cheaper than {_title(decision, turn.before)}."
+    return f"From {number(turn.answers_per_day)} answers a day on {_title(decision, turn.then)} is cheaper than {_title(decision, turn.before)}."
 
 
 # ---- the chart
@@ -175,7 +172,7 @@ def _turn(decision: Decision, turn: Turn) -> str:
 
 def cost_lines(decision: Decision, months: Mapping[str, Callable[[float], float]]) -> tuple[CostLine, ...]:
     """What each lane costs a month, by a function of answers a day, around what was asked and the turning points nearest to it."""
-    marked = [max(decision.asked.answers_per_day, 1.0), *(turn.answers_per_day for turn in near(decision))]
+    marked = [max(answers, FEWEST) for answers in (decision.asked.answers_per_day, *(turn.answers_per_day for turn in near(decision)))]
     low, high = min(marked) / AROUND, max(marked) * AROUND
     places = [low * (high / low) ** (n / POINTS) for n in range(POINTS + 1)]
     return tuple(CostLine(lane, tuple((at, month(at)) for at in places)) for lane, month in months.items())
@@ -191,10 +188,17 @@ def _chart(decision: Decision, costs: Sequence[CostLine]) -> CostChart | None:
     place, across = _axis(min(numbers), max(numbers))
     lanes = [each.lane for each in decision.candidates]
     lines = tuple(_line(decision, line, lanes, place, most) for line in known)
-    up = tuple(Tick(1 - at / most, dollars(at)) for at in ticks_of(most))
-    turns = tuple(Tick(at, f"{turn.answers_per_day:,.0f}") for turn in near(decision) if (at := place(turn.answers_per_day)) is not None)
+    up = tuple(Tick(1 - at / most, words) for at, words in _up(most))
+    turns = tuple(Tick(at, number(turn.answers_per_day)) for turn in near(decision) if (at := place(turn.answers_per_day)) is not None)
     asked = place(decision.asked.answers_per_day)
-    return CostChart(lines, across, up, turns, None if asked is None else Tick(asked, f"asked: {decision.asked.answers_per_day:,.0f}"))
+    return CostChart(lines, across, up, turns, None if asked is None else Tick(asked, f"asked: {number(decision.asked.answers_per_day)}"))
+
+
+def _up(most: float) -> list[tuple[float, str]]:
+    """The axis of money: dollars with their words, without cents where none of them has any."""
+    ticks = ticks_of(most)
+    whole = all(at == round(at) for at in ticks)
+    return [(at, "$0" if not at else dollars(at).removesuffix(".00") if whole else dollars(at)) for at in ticks]
 
 
 def _line(decision: Decision, line: CostLine, lanes: Sequence[str], place: Callable[[float], float | None], most: float) -> Line:
@@ -216,5 +220,5 @@ def _axis(low: float, high: float) -> tuple[Callable[[float], float | None], tup
 
 
 def _many(answers: float) -> str:
-    """A number of answers, short enough for an axis on a phone: "2,500", "40k", "1.5M"."""
-    return f"{answers:,.0f}" if answers < 10_000 else f"{answers / 1000:g}k" if answers < 1_000_000 else f"{answers / 1_000_000:g}M"
+    """A number of answers, short enough for an axis on a phone: "0.2", "2,500", "40k", "1.5M"."""
+    return number(answers) if answers < 10_000 else f"{answers / 1000:g}k" if answers < 1_000_000 else f"{answers / 1_000_000:g}M"

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from inference.decide.model import Decision, Turn
+from inference.decide.model import Asked, Decision, Price, Turn
 from inference.report import decision as decided
 from inference.report.decision import CostLine
 from inference.report.html import html_report
-from tests.support.decided import COSTS, CPU, DECISION, GPU
+from tests.support.decided import COSTS, CPU, DECISION, GPU, PRICES
 from tests.support.records import ended, record_of
 
 RECORDS = [record_of(cuda_nf4=ended(20), cpu_fp32=ended(5))]
@@ -52,9 +52,7 @@ def test_every_figure_stands_over_its_source_and_every_rule_says_how_it_went():
 
 def test_what_was_asked_is_told_with_each_price_s_source():
     asked = dict(decided.shown(DECISION).asked)
-    assert (
-        asked["Answers a day"] == "2,000" and asked["Longest wait for the first word"] == "1.00 s" and asked["Longest wait for the whole answer"] == "no limit"
-    )
+    assert asked["Answers a day"] == "2,000" and asked["Longest wait for the first word"] == "1 s" and asked["Longest wait for the whole answer"] == "no limit"
     assert asked["Price of 4-bit NF4 on the GPU"] == "$0.80 an hour (l4x1, prices read 2026-08)" and asked["Between visits"] == "asleep after 15 min"
 
 
@@ -111,6 +109,24 @@ def test_no_drawing_is_made_of_too_little(costs):
     assert decided.shown(DECISION, costs).chart is None
 
 
-@pytest.mark.parametrize(("value", "words"), [(0.8, "$0.80"), (0, "$0"), (12, "$12"), (99.5, "$99.50"), (1240.4, "$1,240")])
-def test_money_is_told_to_the_cent_where_that_counts(value, words):
-    assert decided.dollars(value) == words
+def test_what_was_asked_is_not_rounded_to_something_else():
+    asked = Asked(0.4, {"cuda:nf4": Price(0.004, "typed"), "cpu:fp32": Price(150.75, "typed")}, None, 0.0125, 1.999, min_agreement=0.995, max_lost=0.001)
+    few = replace(DECISION, asked=asked, turns=(Turn(0.25, "cpu:fp32", "cuda:nf4"),))
+    told = dict(decided.shown(few).asked)
+    assert (told["Answers a day"], told["Least share of equal first choices"], told["Most answers lost"]) == ("0.4", "99.5 %", "0.1 %")
+    assert (told["Longest wait for the first word"], told["Longest wait for the whole answer"]) == ("0.0125 s", "1.999 s")
+    assert told["Price of 4-bit NF4 on the GPU"] == "$0.004 an hour (typed)" and told["Price of FP32 on the CPU"] == "$150.75 an hour (typed)"
+    assert decided.shown(few).turns == ("From 0.25 answers a day on 4-bit NF4 on the GPU is cheaper than FP32 on the CPU.",)
+
+
+def test_few_answers_a_day_are_drawn_where_they_lie():
+    few = replace(DECISION, asked=Asked(0.04, PRICES), turns=())
+    chart = decided.shown(few, decided.cost_lines(few, {"cuda:nf4": lambda answers: 0.04})).chart
+    assert chart.asked.words == "asked: 0.04" and chart.asked.at == pytest.approx(0.5)
+    assert [tick.words for tick in chart.across] == ["0.01", "0.02", "0.05", "0.1", "0.2"]
+    assert [tick.words for tick in chart.up] == ["$0", "$0.01", "$0.02", "$0.03", "$0.04"]
+
+
+@pytest.mark.parametrize(("most", "words"), [(1, ["$0", "$0.50", "$1.00"]), (12, ["$0", "$5", "$10"]), (240.4, ["$0", "$50", "$100", "$150", "$200"])])
+def test_the_axis_of_money_has_cents_where_they_count(most, words):
+    assert [tick.words for tick in decided.shown(DECISION, (CostLine("cuda:nf4", ((10, most), (20, 0))),)).chart.up] == words
