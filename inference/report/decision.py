@@ -20,6 +20,8 @@ POINTS = 240
 WIDE = 10.0  # times from the fewest to the most answers a day: from there on the axis goes by their logarithm
 FEWEST = 0.001  # answers a day that the axis reaches down to
 FEW_DECADES = 2.0  # up to there with ticks at 2 and 5 as well
+SHORT = 10_000  # from there on a number on an axis is told by a letter
+LETTERS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 COST = "Cost"  # how the titles of those figures begin that stand first
 OTHERS = "All other figures"
 KEEPS = {True: "keeps it", False: "breaks it", None: "can't be said"}
@@ -179,11 +181,11 @@ def cost_lines(decision: Decision, months: Mapping[str, Callable[[float], float]
 
 
 def _chart(decision: Decision, costs: Sequence[CostLine]) -> CostChart | None:
-    """None where there are no two points to draw between, or nothing costs anything."""
+    """None where there are no two points to draw between, or nothing costs anything, or more than a number holds."""
     known = [line for line in costs if len(line.points) > 1]
     numbers = [answers for line in known for answers, _ in line.points if answers > 0]
     most = max((cost for line in known for _, cost in line.points), default=0.0)
-    if not numbers or not most or min(numbers) == max(numbers):
+    if not numbers or not 0 < most < math.inf or min(numbers) == max(numbers):
         return None
     place, across = _axis(min(numbers), max(numbers))
     lanes = [each.lane for each in decision.candidates]
@@ -195,10 +197,10 @@ def _chart(decision: Decision, costs: Sequence[CostLine]) -> CostChart | None:
 
 
 def _up(most: float) -> list[tuple[float, str]]:
-    """The axis of money: dollars with their words, without cents where none of them has any."""
+    """The axis of money: dollars with their words, short enough for a phone, without cents where none of them has any."""
     ticks = ticks_of(most)
     whole = all(at == round(at) for at in ticks)
-    return [(at, "$0" if not at else dollars(at).removesuffix(".00") if whole else dollars(at)) for at in ticks]
+    return [(at, "$0" if not at else f"${_short(at)}" if at >= SHORT else dollars(at).removesuffix(".00") if whole else dollars(at)) for at in ticks]
 
 
 def _line(decision: Decision, line: CostLine, lanes: Sequence[str], place: Callable[[float], float | None], most: float) -> Line:
@@ -220,5 +222,11 @@ def _axis(low: float, high: float) -> tuple[Callable[[float], float | None], tup
 
 
 def _many(answers: float) -> str:
-    """A number of answers, short enough for an axis on a phone: "0.2", "2,500", "40k", "1.5M"."""
-    return number(answers) if answers < 10_000 else f"{answers / 1000:g}k" if answers < 1_000_000 else f"{answers / 1_000_000:g}M"
+    """A number of answers, short enough for an axis on a phone: "0.2", "2,500", "40k"."""
+    return number(answers) if answers < SHORT else _short(answers)
+
+
+def _short(value: float) -> str:
+    """A large number in three letters or four: "40k", "1.5M", "25B", "2T"."""
+    size, letter = next((size, letter) for size, letter in LETTERS if value >= size)
+    return f"{value / size:.4g}{letter}"

@@ -103,7 +103,14 @@ def test_a_narrow_range_is_linear_and_what_lies_outside_is_not_drawn():
 
 
 @pytest.mark.parametrize(
-    "costs", [(), (CostLine("cuda:nf4", ((10, 5),)),), (CostLine("cuda:nf4", ((10, 0), (20, 0))),), (CostLine("cuda:nf4", ((10, 1), (10, 2))),)]
+    "costs",
+    [
+        (),
+        (CostLine("cuda:nf4", ((10, 5),)),),
+        (CostLine("cuda:nf4", ((10, 0), (20, 0))),),
+        (CostLine("cuda:nf4", ((10, 1), (10, 2))),),
+        (CostLine("cuda:nf4", ((10, 1), (20, float("inf")))),),
+    ],
 )
 def test_no_drawing_is_made_of_too_little(costs):
     assert decided.shown(DECISION, costs).chart is None
@@ -127,6 +134,18 @@ def test_few_answers_a_day_are_drawn_where_they_lie():
     assert [tick.words for tick in chart.up] == ["$0", "$0.01", "$0.02", "$0.03", "$0.04"]
 
 
-@pytest.mark.parametrize(("most", "words"), [(1, ["$0", "$0.50", "$1.00"]), (12, ["$0", "$5", "$10"]), (240.4, ["$0", "$50", "$100", "$150", "$200"])])
+@pytest.mark.parametrize(
+    ("most", "words"),
+    [
+        (1, ["$0", "$0.50", "$1.00"]),
+        (12, ["$0", "$5", "$10"]),
+        (240.4, ["$0", "$50", "$100", "$150", "$200"]),
+        (0.0062, ["$0", "$0.002", "$0.004", "$0.006"]),
+        (25_000, ["$0", "$10k", "$20k"]),
+        (2.6e12, ["$0", "$1T", "$2T"]),
+        (7.6e10, ["$0", "$20B", "$40B", "$60B"]),
+        (2.1e6, ["$0", "$500k", "$1M", "$1.5M", "$2M"]),
+    ],
+)
 def test_the_axis_of_money_has_cents_where_they_count(most, words):
     assert [tick.words for tick in decided.shown(DECISION, (CostLine("cuda:nf4", ((10, most), (20, 0))),)).chart.up] == words
