@@ -12,16 +12,12 @@ from dataclasses import dataclass, replace
 from inference.decide.figures import dollars, number
 from inference.decide.model import Asked, Candidate, Decision, Rule, Turn
 from inference.lanes import colour
-from inference.report.charts import ticks_of
+from inference.report.axes import Place, Tick, across, clear, up
 
 MOST_TURNS = 3  # that are told and drawn: machines come whole, so that the cheaper lane may change many times
 AROUND = 5.0  # times below the first and above the last number of answers that is marked, the axis goes on
 POINTS = 240
-WIDE = 10.0  # times from the fewest to the most answers a day: from there on the axis goes by their logarithm
 FEWEST = 0.001  # answers a day that the axis reaches down to
-FEW_DECADES = 2.0  # up to there with ticks at 2 and 5 as well
-SHORT = 10_000  # from there on a number on an axis is told by a letter
-LETTERS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 COST = "Cost"  # how the titles of those figures begin that stand first
 OTHERS = "All other figures"
 KEEPS = {True: "keeps it", False: "breaks it", None: "can't be said"}
@@ -60,14 +56,6 @@ class Line:
     title: str
     colour: str
     points: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A place on an axis, and its words."""
-
-    at: float
-    words: str
 
 
 @dataclass(frozen=True)
@@ -187,46 +175,22 @@ def _chart(decision: Decision, costs: Sequence[CostLine]) -> CostChart | None:
     most = max((cost for line in known for _, cost in line.points), default=0.0)
     if not numbers or not 0 < most < math.inf or min(numbers) == max(numbers):
         return None
-    place, across = _axis(min(numbers), max(numbers))
+    place, ticks = across(min(numbers), max(numbers))
     lanes = [each.lane for each in decision.candidates]
     lines = tuple(_line(decision, line, lanes, place, most) for line in known)
-    up = tuple(Tick(1 - at / most, words) for at, words in _up(most))
-    turns = tuple(Tick(at, number(turn.answers_per_day)) for turn in near(decision) if (at := place(turn.answers_per_day)) is not None)
     asked = place(decision.asked.answers_per_day)
-    return CostChart(lines, across, up, turns, None if asked is None else Tick(asked, f"asked: {number(decision.asked.answers_per_day)}"))
+    told = None if asked is None else Tick(asked, f"asked: {number(decision.asked.answers_per_day)}")
+    return CostChart(lines, ticks, up(most), _turns(decision, place), told)
 
 
-def _up(most: float) -> list[tuple[float, str]]:
-    """The axis of money: dollars with their words, short enough for a phone, without cents where none of them has any."""
-    ticks = ticks_of(most)
-    whole = all(at == round(at) for at in ticks)
-    return [(at, "$0" if not at else f"${_short(at)}" if at >= SHORT else dollars(at).removesuffix(".00") if whole else dollars(at)) for at in ticks]
+def _turns(decision: Decision, place: Place) -> tuple[Tick, ...]:
+    """The turning points nearest to what was asked; one whose words have no room beside those of a nearer one is a line without words."""
+    asked = place(decision.asked.answers_per_day) or 0.0
+    ticks = [Tick(at, number(turn.answers_per_day)) for turn in near(decision) if (at := place(turn.answers_per_day)) is not None]
+    told = clear(sorted(ticks, key=lambda tick: abs(tick.at - asked)))
+    return tuple(tick if tick in told else replace(tick, words="") for tick in ticks)
 
 
-def _line(decision: Decision, line: CostLine, lanes: Sequence[str], place: Callable[[float], float | None], most: float) -> Line:
+def _line(decision: Decision, line: CostLine, lanes: Sequence[str], place: Place, most: float) -> Line:
     points = tuple((at, 1 - cost / most) for answers, cost in line.points if (at := place(answers)) is not None)
     return Line(_title(decision, line.lane), colour(line.lane, lanes), points)
-
-
-def _axis(low: float, high: float) -> tuple[Callable[[float], float | None], tuple[Tick, ...]]:
-    """Where a number of answers lies between both ends (None outside), and the axis's ticks."""
-    if high / low > WIDE:
-        reach = math.log10(high / low)
-        steps = (1, 2, 5) if reach <= FEW_DECADES else (1,)
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        marked = (step * 10.0**power for power in powers for step in steps)
-        ticks = tuple(Tick(math.log10(at / low) / reach, _many(at)) for at in marked if low <= at <= high)
-        return lambda answers: math.log10(answers / low) / reach if low <= answers <= high else None, ticks
-    ticks = tuple(Tick((at - low) / (high - low), _many(at)) for at in ticks_of(high) if at >= low)
-    return lambda answers: (answers - low) / (high - low) if low <= answers <= high else None, ticks
-
-
-def _many(answers: float) -> str:
-    """A number of answers, short enough for an axis on a phone: "0.2", "2,500", "40k"."""
-    return number(answers) if answers < SHORT else _short(answers)
-
-
-def _short(value: float) -> str:
-    """A large number in three letters or four: "40k", "1.5M", "25B", "2T"."""
-    size, letter = next((size, letter) for size, letter in LETTERS if value >= size)
-    return f"{value / size:.4g}{letter}"

@@ -9,6 +9,7 @@ import pytest
 
 from inference.decide.model import Asked, Decision, Price, Turn
 from inference.report import decision as decided
+from inference.report.axes import Tick
 from inference.report.decision import CostLine
 from inference.report.html import html_report
 from tests.support.decided import COSTS, CPU, DECISION, GPU, PRICES
@@ -99,7 +100,7 @@ def test_less_than_two_powers_of_ten_have_marks_between():
 
 def test_a_narrow_range_is_linear_and_what_lies_outside_is_not_drawn():
     chart = decided.shown(DECISION, (CostLine("cuda:nf4", ((1000, 10), (1500, 20))),)).chart
-    assert chart.turns == () and chart.asked is None and chart.across[0].at == 0 and chart.across[-1] == decided.Tick(1.0, "1,500")
+    assert chart.turns == () and chart.asked is None and chart.across[0].at == 0 and chart.across[-1] == Tick(1.0, "1,500")
 
 
 @pytest.mark.parametrize(
@@ -124,6 +125,30 @@ def test_what_was_asked_is_not_rounded_to_something_else():
     assert (told["Longest wait for the first word"], told["Longest wait for the whole answer"]) == ("0.0125 s", "1.999 s")
     assert told["Price of 4-bit NF4 on the GPU"] == "$0.004 an hour (typed)" and told["Price of FP32 on the CPU"] == "$150.75 an hour (typed)"
     assert decided.shown(few).turns == ("From 0.25 answers a day on 4-bit NF4 on the GPU is cheaper than FP32 on the CPU.",)
+
+
+def drawn(asked: float, *turns: float) -> decided.CostChart:
+    """The chart of a decision that turns at these numbers of answers a day."""
+    made = replace(DECISION, asked=Asked(asked, PRICES), turns=tuple(Turn(at, "cpu:fp32", "cuda:nf4") for at in turns))
+    return decided.shown(made, decided.cost_lines(made, {"cuda:nf4": lambda answers: 584.0})).chart
+
+
+def test_words_under_the_axis_stand_clear_of_each_other_on_a_phone():
+    assert [tick.words for tick in drawn(20_000, 6533).across] == ["2,000", "5,000", "10k", "20k", "50k", "100k"]
+    assert [tick.words for tick in drawn(0.05, 6533, 1e8).across] == ["0.01", "1", "100", "10k", "1M", "100M"], "every second power, since all have no room"
+    for asked, turn in ((1e-3, 1e-3), (7, 9), (30, 200), (0.4, 1e9), (1234, 99_999), (3e8, 4e8)):
+        spans = [tick.span for tick in drawn(asked, turn).across]
+        assert len(spans) > 1 and all(end < begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+
+
+def test_turning_points_close_together_are_all_drawn_and_the_nearest_to_what_was_asked_is_told():
+    assert [tick.words for tick in drawn(20_000, 17_000, 19_000, 26_113).turns] == ["", "19,000", ""]
+    assert [tick.words for tick in drawn(20, 1, 20_000).turns] == ["1", "20,000"]
+
+
+def test_words_stand_over_the_middle_of_their_line_but_where_they_would_reach_out():
+    assert [Tick(at, "47,238").anchor for at in (0, 0.05, 0.9, 1)] == ["start", "middle", "middle", "end"]
+    assert Tick(0.95, "asked: 1,000,000").anchor == "end" and Tick(0.9, "1M").anchor == "middle"
 
 
 def test_few_answers_a_day_are_drawn_where_they_lie():

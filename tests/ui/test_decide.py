@@ -230,7 +230,7 @@ def test_every_figure_has_where_it_is_from_and_the_costs_are_drawn():
 
 def test_costs_are_drawn_however_large_or_small_they_are_and_what_was_asked_as_it_was_asked():
     found = Measured((), Gathered("m", (lane("cuda:nf4", 1, 1, 1), lane("cpu:fp32", 4, 4, 4))), 3, 0)
-    for answers, dollars, words, label in ((1e9, 100, "1,000,000,000", "$15B"), (0.4, 1e-9, "0.4", "$2.00e-07")):
+    for answers, dollars, words, label in ((1e9, 100, "1,000,000,000", "$15B"), (0.4, 1e-9, "0.4", "$2e-07")):
         decided = Decided.by(asked(answers, gpu=dollars, cpu=dollars, min_agreement=0.0005), found)
         shown = view.view(decided.decision, decided.costs, "").replace("&#36;", "$")
         assert f"asked: {words}<" in shown and f">{label}<" in shown and "<dd>0.05 %</dd>" in shown
