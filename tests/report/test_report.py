@@ -178,8 +178,13 @@ def test_quality_of_a_file_of_its_own_speaks_of_lanes_that_a_record_has_not():
     text = html_report(alone, scored=[scored(0.9, 300)])
     assert text.count("4-bit NF4 on the CPU against FP32 on the CPU, on the answer: 300 positions.") == 2
     two = html_report([alone[1], alone[1]], scored=[scored(0.9, 100, "cuda:nf4"), scored(0.8, 300, "cuda:nf4")])
-    assert "4-bit NF4 on the GPU makes the same first choice as the reference at 82 % of 400 positions" in two
+    assert "4-bit NF4 on the GPU makes the same first choice as the reference at 82 % of 400 positions" in two and ">Measurement</th>" in two
     assert [usual_title(name) for name in ("auto:nf4", "endpoint:vllm", "<none>")] == ["4-bit NF4", "vllm", "<none>"]
+
+
+def test_two_files_of_quality_are_both_told_beside_a_single_prompt():
+    text = html_report([record_of(cpu_nf4=ended(20), cpu_fp32=ended(5))], scored=[scored(0.9, 100), scored(0.8, 300)])
+    assert "at 82 % of 400 positions in 2 measurements" in text and '<th scope="row">2</th>' in text
 
 
 def test_three_lanes_stand_in_order_each_in_its_colour():
