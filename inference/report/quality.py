@@ -34,16 +34,21 @@ class Section:
 
 def section(part: Part, beside: Sequence[Quality] = ()) -> Section:
     """What was measured in the part's runs, else `beside` them, else why nothing was."""
-    scored = [(number, record.quality) for number, record in enumerate(part.records, 1) if isinstance(record.quality, Quality)]
+    scored = [(number, record.quality) for number, record in enumerate(part.records, 1) if isinstance(record.quality, Quality) and _tells(record.quality)]
     reasons = tuple(dict.fromkeys(record.quality.error for record in part.records if isinstance(record.quality, NoQuality)))
     usual = tuple(each.words() for each in USUAL)
-    told = scored or list(enumerate(beside, 1))
+    told = scored or list(enumerate(filter(_tells, beside), 1))
     if not told:
         return Section(tuple(f"No quality figures: {reason}" for reason in reasons)) if reasons else Section((NOT_MEASURED,), command=COMMAND)
-    if part.one if scored else len(beside) == 1:
+    if part.one if scored else len(told) == 1:
         return _of_one(part, told[0][1], usual)
     sentences, rows = _of_several(part, told, "answer" if scored else "measurement")
     return Section(sentences, ("Prompt" if scored else "Measurement", *HEADS), rows, tuple(f"Not in it: {reason}" for reason in reasons), usual)
+
+
+def _tells(found: Quality) -> bool:
+    """Whether it holds figures: of no position, or of what is no number, there are none, and a decision leaves it out too."""
+    return all(figures.positions and not math.isnan(figures.top1_agreement) for figures in (found.figures, *found.lanes.values()))
 
 
 def _of_one(part: Part, found: Quality, usual: tuple[str, ...]) -> Section:

@@ -187,6 +187,13 @@ def test_two_files_of_quality_are_both_told_beside_a_single_prompt():
     assert "at 82 % of 400 positions in 2 measurements" in text and '<th scope="row">2</th>' in text
 
 
+def test_quality_without_figures_is_left_out():
+    alone = [record_of(cpu_nf4=ended(20), cpu_fp32=ended(5))]
+    nothing = [scored(float("nan"), 300), scored(0.9, 0)]
+    assert "Not measured in these runs." in html_report(alone, scored=nothing) and "Not measured" in html_report([replace(alone[0], quality=nothing[0])])
+    assert "same first choice as FP32 at 80 % of 300 positions" in html_report(alone, scored=[*nothing, scored(0.8, 300)])
+
+
 def test_three_lanes_stand_in_order_each_in_its_colour():
     four = {"cuda_nf4": ended(100), "cuda_bf16": ended(200), "cpu_nf4": ended(20), "cpu_fp32": ended(10)}
     text = html_report([record_of(**four), record_of(**four)])
