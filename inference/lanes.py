@@ -96,6 +96,15 @@ def lane_title(precision: str, device: str) -> str:
     return f"{precision_words(precision)} on the {DEVICES.get(device, 'unknown device')}"
 
 
+def usual_title(lane: str) -> str:
+    """A lane in a sentence by its name alone, where nothing else is known of it: "cpu:fp32" -> "FP32 on the CPU"; a text that names none stays as it is."""
+    try:
+        name = LaneName.parse(lane)
+    except InferenceError:
+        return lane
+    return name.server or (precision_words(name.precision) if name.automatic else lane_title(name.precision, name.device))
+
+
 def plain_title(precision: str) -> str:
     """A lane's precision as a heading for everybody: "4-bit (NF4)", "Full precision (FP32)"."""
     words = {"fp32": "Full precision", "bf16": "Half precision", "fp16": "Half precision"}.get(precision.lower(), short_word(precision))

@@ -13,7 +13,7 @@ from functools import cached_property
 from inference.record import scoreboard
 from inference.record.figures import OF_A_RUN
 from inference.record.model import LaneRecord, Record, RunFigures, RunRecord
-from inference.record.verdict import REFERENCE
+from inference.record.verdict import reference_of
 from inference.report.parts import Part
 from inference.series.expected import flips, is_right
 from inference.units import count
@@ -88,15 +88,19 @@ class Answers:
         names = dict.fromkeys(pair.other for record in self.part.records for pair in record.verdict.pairs)
         return " ".join(self._same(name) for name in names) if not self.part.one else ""
 
+    @property
+    def _reference(self) -> str:
+        """The lane that the others are held against."""
+        return reference_of(self.part.whole.lanes)
+
     def _same(self, lane: str) -> str:
         held = [pair.identical for record in self.part.records for pair in record.verdict.pairs if pair.other == lane]
-        return f"{self.part.title(lane)} and {self.part.title(REFERENCE)} gave the same answer to {sum(held)} of {count(len(held), 'prompt')}."
+        return f"{self.part.title(lane)} and {self.part.title(self._reference)} gave the same answer to {sum(held)} of {count(len(held), 'prompt')}."
 
     @property
     def flips(self) -> list[Flipped]:
         """Each lane against the reference, where answers are expected."""
-        others = [name for name in self.part.whole.lanes if name != REFERENCE]
-        return [found for name in others if (found := self._flipped(name))] if REFERENCE in self.part.whole.lanes else []
+        return [found for name in self.part.whole.lanes if name != self._reference and (found := self._flipped(name))]
 
     def _flipped(self, lane: str) -> Flipped | None:
         judged = [(number, pair) for number, record in enumerate(self.part.records, 1) if (pair := _judged(record, lane))]
@@ -105,7 +109,7 @@ class Answers:
         before, after, wanted = zip(*(pair for _, pair in judged), strict=True)
         found = flips(before, after, wanted, WAY)
         numbers = [number for number, _ in judged]
-        reference, other = self.part.title(REFERENCE), self.part.title(lane)
+        reference, other = self.part.title(self._reference), self.part.title(lane)
         return Flipped(
             title=other,
             words=f"Of {count(found.answers, 'answer')} that something is expected of, {reference} holds it in {found.right_reference}, {other} in {found.right_other}.",
@@ -137,7 +141,7 @@ def _expected(record: Record) -> str:
 
 def _judged(record: Record, lane: str) -> tuple[str, str, str] | None:
     """The reference's answer, the lane's and what is expected; None where one of them is not there."""
-    runs = [record.lanes[name].shown_run if name in record.lanes else None for name in (REFERENCE, lane)]
+    runs = [record.lanes[name].shown_run if name in record.lanes else None for name in (reference_of(record.lanes), lane)]
     texts = [run.text for run in runs if run and run.counted]
     return (texts[0], texts[1], _expected(record)) if _expected(record) and len(texts) == 2 else None
 
@@ -181,6 +185,6 @@ def _marks(record: Record, name: str, lane: LaneRecord, run: RunRecord) -> Itera
     if (expected := _expected(record)) and run.counted:
         right = is_right(run.text, expected, WAY)
         yield Mark("right", "✓ Holds what is expected") if right else Mark("wrong", "✗ Does not hold what is expected")
-        judged = _judged(record, name) if name != REFERENCE else None
+        judged = _judged(record, name) if name != reference_of(record.lanes) else None
         if judged and is_right(judged[0], expected, WAY) != right:
             yield Mark("won", "Flipped: wrong in the reference, right here") if right else Mark("lost", "Flipped: right in the reference, wrong here")

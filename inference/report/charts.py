@@ -5,6 +5,7 @@ In: a record. Out: bars, marks and ticks, with their words. The page (`ui/compar
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from inference.lanes import DEVICES, LaneName, plain_title
@@ -15,6 +16,8 @@ from inference.units import UNKNOWN, count, seconds
 
 FIGURES = ((SPEED, "Writing speed"), (FIRST_TOKEN, "First word"), (TOTAL, "Total"), (MEMORY, "Memory"), (WEIGHTS, "Size"))
 MOST_MARKS, MOST_TICKS = 12, 5
+SMALLEST = 1e-300  # the length of an axis that has ticks
+ROUNDED = 1e-9  # of a step: what a division may lack to the last tick
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,12 @@ def race(record: Record) -> Race | None:
 
 
 def ticks_of(longest: float) -> list[float]:
-    """Round numbers from 0 up to `longest`, three to six of them."""
-    step = next(step * 10.0**power for power in range(-4, 10) for step in (1, 2, 5) if longest / (step * 10.0**power) < MOST_TICKS)
-    return [step * i for i in range(int(longest / step) + 1)]
+    """Round numbers from 0 up to `longest`, however large: three to five of them; 0 alone where that is no length to divide."""
+    if not SMALLEST < longest < math.inf:
+        return [0.0]
+    power = math.floor(math.log10(longest))
+    step = next(step for each in (power - 1, power) for digit in (1, 2, 5) if longest / (step := digit * 10.0**each) < MOST_TICKS)
+    return [step * i for i in range(int(longest / step + ROUNDED) + 1)]
 
 
 def marks_every(tokens: int) -> int:

@@ -9,16 +9,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from inference.decide.figures import dollars, number
 from inference.decide.model import Asked, Candidate, Decision, Rule, Turn
 from inference.lanes import colour
-from inference.report.charts import ticks_of
-from inference.units import seconds, share
+from inference.report.axes import Place, Tick, across, clear, up
 
 MOST_TURNS = 3  # that are told and drawn: machines come whole, so that the cheaper lane may change many times
 AROUND = 5.0  # times below the first and above the last number of answers that is marked, the axis goes on
 POINTS = 240
-WIDE = 10.0  # times from the fewest to the most answers a day: from there on the axis goes by their logarithm
-FEW_DECADES = 2.0  # up to there with ticks at 2 and 5 as well
+FEWEST = 0.001  # answers a day that the axis reaches down to
 COST = "Cost"  # how the titles of those figures begin that stand first
 OTHERS = "All other figures"
 KEEPS = {True: "keeps it", False: "breaks it", None: "can't be said"}
@@ -60,14 +59,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Tick:
-    """A place on an axis, and its words."""
-
-    at: float
-    words: str
-
-
-@dataclass(frozen=True)
 class CostChart:
     """The lines, the ticks of both axes, and where the cheaper one changes and what was asked lie across."""
 
@@ -102,23 +93,19 @@ def shown(decision: Decision, costs: Sequence[CostLine] = ()) -> Shown:
     )  # fmt: skip
 
 
-def dollars(value: float) -> str:
-    """Money: "$0.80", "$1,240"."""
-    return f"${value:,.2f}" if value < 100 and value != round(value) else f"${value:,.0f}"
-
-
 def _title(decision: Decision, lane: str) -> str:
     return next((each.title for each in decision.candidates if each.lane == lane), lane)
 
 
 def _asked(decision: Decision) -> Iterator[tuple[str, str]]:
+    """What was asked as it was given: a limit is never rounded to another."""
     asked: Asked = decision.asked
-    yield "Answers a day", f"{asked.answers_per_day:,.0f}"
+    yield "Answers a day", number(asked.answers_per_day)
     yield "Tokens an answer", str(asked.tokens) if asked.tokens is not None else "as long as those measured"
     for title, limit in (("Longest wait for the first word", asked.max_first_token_s), ("Longest wait for the whole answer", asked.max_total_s)):
-        yield title, "no limit" if limit is None else seconds(limit)
+        yield title, "no limit" if limit is None else f"{limit:,.10g} s"
     for title, part in (("Least share of equal first choices", asked.min_agreement), ("Most answers lost", asked.max_lost)):
-        yield title, "no limit" if part is None else share(part)
+        yield title, "no limit" if part is None else f"{100 * part:.10g} %"
     if asked.open_hours != 24:
         yield "Open hours a day", f"{asked.open_hours:g}"
     yield "Between visits", "always on" if asked.sleep_after_min is None else f"asleep after {asked.sleep_after_min:g} min"
@@ -161,13 +148,13 @@ def _rows(candidates: Sequence[Candidate], cells: Callable[[Candidate], dict[str
 
 def near(decision: Decision) -> list[Turn]:
     """The turning points nearest to what was asked, in their order."""
-    asked = max(decision.asked.answers_per_day, 1.0)
-    nearest = sorted(decision.turns, key=lambda turn: abs(math.log(max(turn.answers_per_day, 1.0) / asked)))
+    asked = max(decision.asked.answers_per_day, FEWEST)
+    nearest = sorted(decision.turns, key=lambda turn: abs(math.log(max(turn.answers_per_day, FEWEST) / asked)))
     return sorted(nearest[:MOST_TURNS], key=lambda turn: turn.answers_per_day)
 
 
 def _turn(decision: Decision, turn: Turn) -> str:
-    return f"From {turn.answers_per_day:,.0f} answers a day on {_title(decision, turn.then)} is cheaper than {_title(decision, turn.before)}."
+    return f"From {number(turn.answers_per_day)} answers a day on {_title(decision, turn.then)} is cheaper than {_title(decision, turn.before)}."
 
 
 # ---- the chart
@@ -175,46 +162,35 @@ def _turn(decision: Decision, turn: Turn) -> str:
 
 def cost_lines(decision: Decision, months: Mapping[str, Callable[[float], float]]) -> tuple[CostLine, ...]:
     """What each lane costs a month, by a function of answers a day, around what was asked and the turning points nearest to it."""
-    marked = [max(decision.asked.answers_per_day, 1.0), *(turn.answers_per_day for turn in near(decision))]
+    marked = [max(answers, FEWEST) for answers in (decision.asked.answers_per_day, *(turn.answers_per_day for turn in near(decision)))]
     low, high = min(marked) / AROUND, max(marked) * AROUND
     places = [low * (high / low) ** (n / POINTS) for n in range(POINTS + 1)]
     return tuple(CostLine(lane, tuple((at, month(at)) for at in places)) for lane, month in months.items())
 
 
 def _chart(decision: Decision, costs: Sequence[CostLine]) -> CostChart | None:
-    """None where there are no two points to draw between, or nothing costs anything."""
+    """None where there are no two points to draw between, or nothing costs anything, or more than a number holds."""
     known = [line for line in costs if len(line.points) > 1]
     numbers = [answers for line in known for answers, _ in line.points if answers > 0]
     most = max((cost for line in known for _, cost in line.points), default=0.0)
-    if not numbers or not most or min(numbers) == max(numbers):
+    if not numbers or not 0 < most < math.inf or min(numbers) == max(numbers):
         return None
-    place, across = _axis(min(numbers), max(numbers))
+    place, ticks = across(min(numbers), max(numbers))
     lanes = [each.lane for each in decision.candidates]
     lines = tuple(_line(decision, line, lanes, place, most) for line in known)
-    up = tuple(Tick(1 - at / most, dollars(at)) for at in ticks_of(most))
-    turns = tuple(Tick(at, f"{turn.answers_per_day:,.0f}") for turn in near(decision) if (at := place(turn.answers_per_day)) is not None)
     asked = place(decision.asked.answers_per_day)
-    return CostChart(lines, across, up, turns, None if asked is None else Tick(asked, f"asked: {decision.asked.answers_per_day:,.0f}"))
+    told = None if asked is None else Tick(asked, f"asked: {number(decision.asked.answers_per_day)}")
+    return CostChart(lines, ticks, up(most), _turns(decision, place), told)
 
 
-def _line(decision: Decision, line: CostLine, lanes: Sequence[str], place: Callable[[float], float | None], most: float) -> Line:
+def _turns(decision: Decision, place: Place) -> tuple[Tick, ...]:
+    """The turning points nearest to what was asked; one whose words have no room beside those of a nearer one is a line without words."""
+    asked = place(decision.asked.answers_per_day) or 0.0
+    ticks = [Tick(at, number(turn.answers_per_day)) for turn in near(decision) if (at := place(turn.answers_per_day)) is not None]
+    told = clear(sorted(ticks, key=lambda tick: abs(tick.at - asked)))
+    return tuple(tick if tick in told else replace(tick, words="") for tick in ticks)
+
+
+def _line(decision: Decision, line: CostLine, lanes: Sequence[str], place: Place, most: float) -> Line:
     points = tuple((at, 1 - cost / most) for answers, cost in line.points if (at := place(answers)) is not None)
     return Line(_title(decision, line.lane), colour(line.lane, lanes), points)
-
-
-def _axis(low: float, high: float) -> tuple[Callable[[float], float | None], tuple[Tick, ...]]:
-    """Where a number of answers lies between both ends (None outside), and the axis's ticks."""
-    if high / low > WIDE:
-        reach = math.log10(high / low)
-        steps = (1, 2, 5) if reach <= FEW_DECADES else (1,)
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        marked = (step * 10.0**power for power in powers for step in steps)
-        ticks = tuple(Tick(math.log10(at / low) / reach, _many(at)) for at in marked if low <= at <= high)
-        return lambda answers: math.log10(answers / low) / reach if low <= answers <= high else None, ticks
-    ticks = tuple(Tick((at - low) / (high - low), _many(at)) for at in ticks_of(high) if at >= low)
-    return lambda answers: (answers - low) / (high - low) if low <= answers <= high else None, ticks
-
-
-def _many(answers: float) -> str:
-    """A number of answers, short enough for an axis on a phone: "2,500", "40k", "1.5M"."""
-    return f"{answers:,.0f}" if answers < 10_000 else f"{answers / 1000:g}k" if answers < 1_000_000 else f"{answers / 1_000_000:g}M"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from inference.lanes import colour
+from inference.lanes import colour, usual_title
 from inference.record import reproduce, scoreboard, table
 from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED, TOTAL, Figure
 from inference.record.model import Environment, Record
@@ -64,7 +64,8 @@ class Part:
         return [(lane.title(name), self.colour(name)) for name, lane in self.whole.lanes.items()]
 
     def title(self, lane: str) -> str:
-        return self.whole.lanes[lane].title(lane)
+        """A lane's title; the usual one where these records have not that lane, as quality of a file of its own may speak of it."""
+        return self.whole.lanes[lane].title(lane) if lane in self.whole.lanes else usual_title(lane)
 
     def colour(self, lane: str | None) -> str:
         """The class of a lane's colour; empty for none."""

@@ -17,7 +17,7 @@ from inference.units import count, share
 NOT_MEASURED = "Not measured in these runs. This measures it, on prompts of your own:"
 COMMAND = "python -m inference quality --prompts FILE"
 SMALLEST = 1e-300  # of a ratio, which may have become 0
-HEADS = ("Prompt", "Positions", "Divergence, mean", "Same first choice", "Perplexity ratio")
+HEADS = ("Positions", "Divergence, mean", "Same first choice", "Perplexity ratio")
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,21 @@ class Section:
 
 def section(part: Part, beside: Sequence[Quality] = ()) -> Section:
     """What was measured in the part's runs, else `beside` them, else why nothing was."""
-    scored = [(number, record.quality) for number, record in enumerate(part.records, 1) if isinstance(record.quality, Quality)]
+    scored = [(number, record.quality) for number, record in enumerate(part.records, 1) if isinstance(record.quality, Quality) and _tells(record.quality)]
     reasons = tuple(dict.fromkeys(record.quality.error for record in part.records if isinstance(record.quality, NoQuality)))
     usual = tuple(each.words() for each in USUAL)
-    one = part.one or not scored and len(beside) == 1
-    scored = scored or list(enumerate(beside, 1))
-    if not scored:
+    told = scored or list(enumerate(filter(_tells, beside), 1))
+    if not told:
         return Section(tuple(f"No quality figures: {reason}" for reason in reasons)) if reasons else Section((NOT_MEASURED,), command=COMMAND)
-    return _of_one(part, scored[0][1], usual) if one else _of_several(part, scored, reasons, usual)
+    if part.one if scored else len(told) == 1:
+        return _of_one(part, told[0][1], usual)
+    sentences, rows = _of_several(part, told, "answer" if scored else "measurement")
+    return Section(sentences, ("Prompt" if scored else "Measurement", *HEADS), rows, tuple(f"Not in it: {reason}" for reason in reasons), usual)
+
+
+def _tells(found: Quality) -> bool:
+    """Whether it holds figures: of no position, or of what is no number, there are none, and a decision leaves it out too."""
+    return all(figures.positions and not math.isnan(figures.top1_agreement) for figures in (found.figures, *found.lanes.values()))
 
 
 def _of_one(part: Part, found: Quality, usual: tuple[str, ...]) -> Section:
@@ -51,14 +58,14 @@ def _of_one(part: Part, found: Quality, usual: tuple[str, ...]) -> Section:
     return Section((in_short(found), basis, *few), ("", *(part.title(lane) for lane in found.lanes)), rows, tuple(remarks(found)), usual)
 
 
-def _of_several(part: Part, scored: Sequence[tuple[int, Quality]], reasons: tuple[str, ...], usual: tuple[str, ...]) -> Section:
+def _of_several(part: Part, scored: Sequence[tuple[int, Quality]], what: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """A sentence a lane over all, and a row each; `what` one of them is."""
     lanes = dict.fromkeys(lane for _, found in scored for lane in found.lanes)
-    sentences = tuple(_together(part, lane, [found.lanes[lane] for _, found in scored if lane in found.lanes]) for lane in lanes)
-    rows = tuple(_row(number, found.figures) for number, found in scored)
-    return Section(sentences, HEADS, rows, tuple(f"Not in it: {reason}" for reason in reasons), usual)
+    sentences = tuple(_together(part, lane, [found.lanes[lane] for _, found in scored if lane in found.lanes], what) for lane in lanes)
+    return sentences, tuple(_row(number, found.figures) for number, found in scored)
 
 
-def _together(part: Part, lane: str, each: Sequence[Figures]) -> str:
+def _together(part: Part, lane: str, each: Sequence[Figures], what: str) -> str:
     positions = sum(figures.positions for figures in each)
     agreement, kld, loss = (
         sum(figures.positions * of for figures, of in zip(each, values, strict=True)) / positions
@@ -66,7 +73,7 @@ def _together(part: Part, lane: str, each: Sequence[Figures]) -> str:
     )
     few = "" if positions >= ENOUGH_POSITIONS else f" {TOO_FEW}"
     return (
-        f"{part.title(lane)} makes the same first choice as the reference at {share(agreement)} of {count(positions, 'position')} in {count(len(each), 'answer')} "
+        f"{part.title(lane)} makes the same first choice as the reference at {share(agreement)} of {count(positions, 'position')} in {count(len(each), what)} "
         f"(mean divergence {kld:.2g} nat, perplexity ratio {math.exp(loss):.2f}).{few}"
     )
 

@@ -11,6 +11,7 @@ from inference.cli import main as command_line
 from inference.cli import prompts as prompts_command
 from inference.host.child import ROOT
 from inference.host.hardware import from_file
+from inference.lanes import usual_title
 from inference.progress import Progress
 from inference.record.model import Row
 from inference.record.scores import Figures, NoQuality, Quality
@@ -120,6 +121,14 @@ def test_what_flipped_and_what_differs_is_marked():
     assert "✓ Holds what is expected" in text and "4-bit NF4 on the CPU and FP32 on the CPU gave the same answer to 3 of 6 prompts." in text
 
 
+def test_answers_are_held_against_bf16_where_that_is_the_reference():
+    record = replace(record_of(cuda_nf4=saying("one naan", ids=(1, 2, 4)), cuda_bf16=saying("two naan")), row=Row(1, "two naan"))
+    record = replace(record, lanes={**record.lanes, "cuda:bf16": replace(record.lanes["cuda:bf16"], precision="BF16")})
+    text = html_report([record, record])
+    assert "4-bit NF4 on the GPU and BF16 on the GPU gave the same answer to 0 of 2 prompts." in text
+    assert "BF16 on the GPU holds it in 2, 4-bit NF4 on the GPU in 0." in text and text.count("Flipped: right in the reference, wrong here") == 2
+
+
 def test_figures_are_medians_over_all_prompts_with_their_range():
     fast = [record_of(cpu_nf4=ended(tps), cpu_fp32=ended(10)) for tps in (20, 40, 60)]
     text = html_report(fast)
@@ -149,11 +158,12 @@ def test_records_of_two_models_are_parts_of_their_own_with_places_of_their_own()
     assert page.words["h1"] == ["fake/model, you/other"] and sum("id" in each for each in page.all("article")) == 8
 
 
-def test_quality_is_told_of_one_of_several_together_or_why_not():
-    def scored(agreement: float, positions: int) -> Quality:
-        figures = Figures(positions, 0.02, 0.01, 0.01, 0.2, 0.3, agreement, 0.01, 5.0, 5.1, 1.02, 0.01)
-        return Quality(figures, "cpu:fp32", "cpu:nf4", "answer", 12, 1000, {"cpu:nf4": figures})
+def scored(agreement: float, positions: int, other: str = "cpu:nf4") -> Quality:
+    figures = Figures(positions, 0.02, 0.01, 0.01, 0.2, 0.3, agreement, 0.01, 5.0, 5.1, 1.02, 0.01)
+    return Quality(figures, "cpu:fp32", other, "answer", 12, 1000, {other: figures})
 
+
+def test_quality_is_told_of_one_of_several_together_or_why_not():
     one = html_report([replace(SIX[0], quality=scored(0.9, 50))])
     assert "same first choice as FP32 at 90 % of 50 positions" in one and "too few for a verdict" in one and "For scale" in one
     two = html_report(
@@ -161,6 +171,27 @@ def test_quality_is_told_of_one_of_several_together_or_why_not():
     )
     assert "at 82 % of 400 positions in 2 answers (mean divergence 0.02 nat, perplexity ratio 1.02)" in two and "Not in it: Too &lt;short&gt;." in two
     assert "python -m inference quality" in html_report(SIX)
+
+
+def test_quality_of_a_file_of_its_own_speaks_of_lanes_that_a_record_has_not():
+    alone = [record_of(cpu_nf4=ended(20)), record_of(cpu_fp32=ended(5))]
+    text = html_report(alone, scored=[scored(0.9, 300)])
+    assert text.count("4-bit NF4 on the CPU against FP32 on the CPU, on the answer: 300 positions.") == 2
+    two = html_report([alone[1], alone[1]], scored=[scored(0.9, 100, "cuda:nf4"), scored(0.8, 300, "cuda:nf4")])
+    assert "4-bit NF4 on the GPU makes the same first choice as the reference at 82 % of 400 positions" in two and ">Measurement</th>" in two
+    assert [usual_title(name) for name in ("auto:nf4", "endpoint:vllm", "<none>")] == ["4-bit NF4", "vllm", "<none>"]
+
+
+def test_two_files_of_quality_are_both_told_beside_a_single_prompt():
+    text = html_report([record_of(cpu_nf4=ended(20), cpu_fp32=ended(5))], scored=[scored(0.9, 100), scored(0.8, 300)])
+    assert "at 82 % of 400 positions in 2 measurements" in text and '<th scope="row">2</th>' in text
+
+
+def test_quality_without_figures_is_left_out():
+    alone = [record_of(cpu_nf4=ended(20), cpu_fp32=ended(5))]
+    nothing = [scored(float("nan"), 300), scored(0.9, 0)]
+    assert "Not measured in these runs." in html_report(alone, scored=nothing) and "Not measured" in html_report([replace(alone[0], quality=nothing[0])])
+    assert "same first choice as FP32 at 80 % of 300 positions" in html_report(alone, scored=[*nothing, scored(0.8, 300)])
 
 
 def test_three_lanes_stand_in_order_each_in_its_colour():

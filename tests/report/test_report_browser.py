@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 
+from inference.decide.model import Turn
 from inference.host.child import ROOT
 from inference.record.model import Row
 from inference.record.scores import NoQuality
+from inference.report.decision import cost_lines
 from inference.report.html import HERE, html_report
 from tests.support.decided import COSTS, DECISION
 from tests.support.records import ended, record_of, saying
@@ -18,6 +21,8 @@ EVIL = "</div></style></title><script>window.hurt=1</script><img src=http://127.
 CSS = (HERE / "report.css").read_text("utf-8")
 BACKGROUNDS = """() => [...document.querySelectorAll('*')].map(part => getComputedStyle(part).backgroundColor).filter(colour => !colour.startsWith('rgba(0, 0, 0, 0'))
     .map(colour => colour.match(/\\d+/g).slice(0, 3).map(Number)).filter(([r, g, b]) => 0.3 * r + 0.6 * g + 0.1 * b < 150)"""
+WORDS = """() => [...document.querySelectorAll('.plot text')].filter(part => part.textContent).map(part => part.getBoundingClientRect())
+    .map(({left, right, top, bottom}) => [left, right, top + 2, bottom - 2])"""  # less the line's leading
 TRY = """() => { document.body.insertAdjacentHTML('beforeend', '<p id=x style="position:fixed">x</p>');
     const script = document.createElement('script'); script.textContent = 'window.hurt = 1'; document.body.append(script);
     return [window.hurt ?? null, getComputedStyle(document.querySelector('#x')).position] }"""
@@ -102,3 +107,18 @@ def test_ordinary_text_keeps_its_lines_and_its_direction(browser, tmp_path):
     said = page.locator(".said").first
     assert said.evaluate("part => getComputedStyle(part).direction") == "rtl" and said.inner_text().count("\n") == 1
     page.close()
+
+
+@pytest.mark.parametrize(("answers", "turns"), [(20_000, (6533,)), (20, (17, 19, 94_475)), (0.05, (6533, 1e8)), (1e9, ())])
+def test_no_word_of_the_drawing_lies_on_another_or_outside_on_a_phone(browser, tmp_path, answers, turns):
+    decision = replace(DECISION, asked=replace(DECISION.asked, answers_per_day=answers), turns=tuple(Turn(at, "cpu:fp32", "cuda:nf4") for at in turns))
+    costs = cost_lines(decision, {"cuda:nf4": lambda answers: 584.0, "cpu:fp32": lambda answers: 21.9 * (1 + answers // 1633)})
+    (tmp_path / "r.html").write_text(html_report([], decision, costs), "utf-8")
+    page = browser.new_page()
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto((tmp_path / "r.html").as_uri())
+    figure, boxes = page.locator("figure.costs").bounding_box(), page.evaluate(WORDS)
+    page.close()
+    assert len(boxes) > 6 and all(figure["x"] < left and right < figure["x"] + figure["width"] for left, right, _, _ in boxes)
+    for one, other in combinations(boxes, 2):
+        assert one[1] <= other[0] or other[1] <= one[0] or one[3] <= other[2] or other[3] <= one[2]

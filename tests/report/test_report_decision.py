@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from inference.decide.model import Decision, Turn
+from inference.decide.model import Asked, Decision, Price, Turn
 from inference.report import decision as decided
+from inference.report.axes import Tick
 from inference.report.decision import CostLine
 from inference.report.html import html_report
-from tests.support.decided import COSTS, CPU, DECISION, GPU
+from tests.support.decided import COSTS, CPU, DECISION, GPU, PRICES
 from tests.support.records import ended, record_of
 
 RECORDS = [record_of(cuda_nf4=ended(20), cpu_fp32=ended(5))]
@@ -52,9 +53,7 @@ def test_every_figure_stands_over_its_source_and_every_rule_says_how_it_went():
 
 def test_what_was_asked_is_told_with_each_price_s_source():
     asked = dict(decided.shown(DECISION).asked)
-    assert (
-        asked["Answers a day"] == "2,000" and asked["Longest wait for the first word"] == "1.00 s" and asked["Longest wait for the whole answer"] == "no limit"
-    )
+    assert asked["Answers a day"] == "2,000" and asked["Longest wait for the first word"] == "1 s" and asked["Longest wait for the whole answer"] == "no limit"
     assert asked["Price of 4-bit NF4 on the GPU"] == "$0.80 an hour (l4x1, prices read 2026-08)" and asked["Between visits"] == "asleep after 15 min"
 
 
@@ -101,16 +100,77 @@ def test_less_than_two_powers_of_ten_have_marks_between():
 
 def test_a_narrow_range_is_linear_and_what_lies_outside_is_not_drawn():
     chart = decided.shown(DECISION, (CostLine("cuda:nf4", ((1000, 10), (1500, 20))),)).chart
-    assert chart.turns == () and chart.asked is None and chart.across[0].at == 0 and chart.across[-1] == decided.Tick(1.0, "1,500")
+    assert chart.turns == () and chart.asked is None and chart.across[0].at == 0 and chart.across[-1] == Tick(1.0, "1,500")
 
 
 @pytest.mark.parametrize(
-    "costs", [(), (CostLine("cuda:nf4", ((10, 5),)),), (CostLine("cuda:nf4", ((10, 0), (20, 0))),), (CostLine("cuda:nf4", ((10, 1), (10, 2))),)]
+    "costs",
+    [
+        (),
+        (CostLine("cuda:nf4", ((10, 5),)),),
+        (CostLine("cuda:nf4", ((10, 0), (20, 0))),),
+        (CostLine("cuda:nf4", ((10, 1), (10, 2))),),
+        (CostLine("cuda:nf4", ((10, 1), (20, float("inf")))),),
+    ],
 )
 def test_no_drawing_is_made_of_too_little(costs):
     assert decided.shown(DECISION, costs).chart is None
 
 
-@pytest.mark.parametrize(("value", "words"), [(0.8, "$0.80"), (0, "$0"), (12, "$12"), (99.5, "$99.50"), (1240.4, "$1,240")])
-def test_money_is_told_to_the_cent_where_that_counts(value, words):
-    assert decided.dollars(value) == words
+def test_what_was_asked_is_not_rounded_to_something_else():
+    asked = Asked(0.4, {"cuda:nf4": Price(0.004, "typed"), "cpu:fp32": Price(150.75, "typed")}, None, 0.0125, 1.999, min_agreement=0.995, max_lost=0.001)
+    few = replace(DECISION, asked=asked, turns=(Turn(0.25, "cpu:fp32", "cuda:nf4"),))
+    told = dict(decided.shown(few).asked)
+    assert (told["Answers a day"], told["Least share of equal first choices"], told["Most answers lost"]) == ("0.4", "99.5 %", "0.1 %")
+    assert (told["Longest wait for the first word"], told["Longest wait for the whole answer"]) == ("0.0125 s", "1.999 s")
+    assert told["Price of 4-bit NF4 on the GPU"] == "$0.004 an hour (typed)" and told["Price of FP32 on the CPU"] == "$150.75 an hour (typed)"
+    assert decided.shown(few).turns == ("From 0.25 answers a day on 4-bit NF4 on the GPU is cheaper than FP32 on the CPU.",)
+
+
+def drawn(asked: float, *turns: float) -> decided.CostChart:
+    """The chart of a decision that turns at these numbers of answers a day."""
+    made = replace(DECISION, asked=Asked(asked, PRICES), turns=tuple(Turn(at, "cpu:fp32", "cuda:nf4") for at in turns))
+    return decided.shown(made, decided.cost_lines(made, {"cuda:nf4": lambda answers: 584.0})).chart
+
+
+def test_words_under_the_axis_stand_clear_of_each_other_on_a_phone():
+    assert [tick.words for tick in drawn(20_000, 6533).across] == ["2,000", "5,000", "10k", "20k", "50k", "100k"]
+    assert [tick.words for tick in drawn(0.05, 6533, 1e8).across] == ["0.01", "1", "100", "10k", "1M", "100M"], "every second power, since all have no room"
+    for asked, turn in ((1e-3, 1e-3), (7, 9), (30, 200), (0.4, 1e9), (1234, 99_999), (3e8, 4e8)):
+        spans = [tick.span for tick in drawn(asked, turn).across]
+        assert len(spans) > 1 and all(end < begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+
+
+def test_turning_points_close_together_are_all_drawn_and_the_nearest_to_what_was_asked_is_told():
+    assert [tick.words for tick in drawn(20_000, 17_000, 19_000, 26_113).turns] == ["", "19,000", ""]
+    assert [tick.words for tick in drawn(20, 1, 20_000).turns] == ["1", "20,000"]
+
+
+def test_words_stand_over_the_middle_of_their_line_but_where_they_would_reach_out():
+    assert [Tick(at, "47,238").anchor for at in (0, 0.05, 0.9, 1)] == ["start", "middle", "middle", "end"]
+    assert Tick(0.95, "asked: 1,000,000").anchor == "end" and Tick(0.9, "1M").anchor == "middle"
+
+
+def test_few_answers_a_day_are_drawn_where_they_lie():
+    few = replace(DECISION, asked=Asked(0.04, PRICES), turns=())
+    chart = decided.shown(few, decided.cost_lines(few, {"cuda:nf4": lambda answers: 0.04})).chart
+    assert chart.asked.words == "asked: 0.04" and chart.asked.at == pytest.approx(0.5)
+    assert [tick.words for tick in chart.across] == ["0.01", "0.02", "0.05", "0.1", "0.2"]
+    assert [tick.words for tick in chart.up] == ["$0", "$0.01", "$0.02", "$0.03", "$0.04"]
+
+
+@pytest.mark.parametrize(
+    ("most", "words"),
+    [
+        (1, ["$0", "$0.50", "$1.00"]),
+        (12, ["$0", "$5", "$10"]),
+        (240.4, ["$0", "$50", "$100", "$150", "$200"]),
+        (0.0062, ["$0", "$0.002", "$0.004", "$0.006"]),
+        (25_000, ["$0", "$10k", "$20k"]),
+        (2.6e12, ["$0", "$1T", "$2T"]),
+        (7.6e10, ["$0", "$20B", "$40B", "$60B"]),
+        (2.1e6, ["$0", "$500k", "$1M", "$1.5M", "$2M"]),
+    ],
+)
+def test_the_axis_of_money_has_cents_where_they_count(most, words):
+    assert [tick.words for tick in decided.shown(DECISION, (CostLine("cuda:nf4", ((10, most), (20, 0))),)).chart.up] == words

@@ -69,11 +69,16 @@ def test_marks_are_few_and_round(tokens, every):
     assert not every or tokens / every <= charts.MOST_MARKS
 
 
-@pytest.mark.parametrize("longest", [0.0042, 0.2, 0.999, 1.0, 4.9, 37, 59.9, 3600, 86_000])
+@pytest.mark.parametrize("longest", [1e-290, 2e-6, 1e-5, 0.0042, 0.2, 0.999, 1.0, 4.9, 37, 59.9, 3600, 86_000, 2.6e10, 1e300])
 def test_ticks_are_few_round_and_on_the_axis(longest):
     ticks = charts.ticks_of(longest)
     assert ticks[0] == 0 and ticks[-1] <= longest and 3 <= len(ticks) <= charts.MOST_TICKS
     assert {f"{tick - before:.1e}"[0] for before, tick in zip(ticks, ticks[1:], strict=False)} <= set("125")
+
+
+@pytest.mark.parametrize("longest", [5e-324, float("inf")])
+def test_what_can_t_be_divided_has_no_tick_but_0(longest):
+    assert charts.ticks_of(longest) == [0]
 
 
 def test_a_run_that_failed_is_drawn_as_far_as_it_came_and_does_not_count():

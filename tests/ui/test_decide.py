@@ -102,6 +102,24 @@ def test_numbers_are_read_as_people_type_them_and_an_empty_field_is_no_limit():
     assert wanted.tokens is wanted.sleep_after_min is wanted.max_first_token_s is None and wanted.open_hours == 24
 
 
+@pytest.mark.parametrize("text", ["0,500", "0,050", "-0,500", "0,5", "1,5", "1.500,0", "1,500,0", "1,0000"])
+def test_a_decimal_comma_is_never_taken_for_thousands(text):
+    for counts in (True, False):
+        with pytest.raises(Refused, match=re.escape(f"It must be a number, such as 20 or 0.5, not “{text}”.")):
+            fields.number("a", "It", text, counts)
+
+
+def test_one_comma_before_three_digits_is_thousands_of_a_count_and_asked_about_elsewhere():
+    assert fields.asked({**TYPED, "answers_per_day": "1,500", "tokens": "1,500"}, {}) == replace(fields.asked(TYPED, {}), answers_per_day=1500, tokens=1500)
+    for field in ("max_first_token_s", "sleep_after_min"):
+        with pytest.raises(Refused, match=re.escape("can be read in two ways: type 1.5 or 1500, not “1,500”.")) as refused:
+            fields.asked({**TYPED, field: "1,500"}, {})
+        assert refused.value.field == field
+    with pytest.raises(Refused, match="The price for FP32 can be read in two ways: type 1.25 or 1250, not “1,250”"):
+        prices.read("p", "cpu:fp32", "FP32", None, "$1,250")
+    assert fields.number("a", "It", "1,500.5") == 1500.5 and fields.number("a", "It", "1,500,000") == 1_500_000 and fields.number("a", "It", "0.5") == 0.5
+
+
 def test_a_price_is_the_hardware_s_with_its_date_unless_another_is_typed():
     rented = prices.read("p", "cuda:nf4", "4-bit", "l4x1", "")
     assert rented == prices.read("p", "cuda:nf4", "4-bit", "l4x1", "$0.80") and (rented.dollars_per_hour, rented.gpu) == (0.8, "NVIDIA L4")
@@ -208,6 +226,14 @@ def test_every_figure_has_where_it_is_from_and_the_costs_are_drawn():
     assert shown.count("<polyline") == 2 and 'class="of-turn"' in shown and "asked: 30,000" in shown
     sources = re.findall(r'<span class="about">([^<]*)</span></summary>(.*?)</details>', shown)
     assert {"Cost a month", "First word", "Price", "Machines"} <= {title for title, _ in sources} and all("<p>" in told for _, told in sources)
+
+
+def test_costs_are_drawn_however_large_or_small_they_are_and_what_was_asked_as_it_was_asked():
+    found = Measured((), Gathered("m", (lane("cuda:nf4", 1, 1, 1), lane("cpu:fp32", 4, 4, 4))), 3, 0)
+    for answers, dollars, words, label in ((1e9, 100, "1,000,000,000", "$15B"), (0.4, 1e-9, "0.4", "$2e-07")):
+        decided = Decided.by(asked(answers, gpu=dollars, cpu=dollars, min_agreement=0.0005), found)
+        shown = view.view(decided.decision, decided.costs, "").replace("&#36;", "$")
+        assert f"asked: {words}<" in shown and f">{label}<" in shown and "<dd>0.05 %</dd>" in shown
 
 
 def test_what_a_model_or_a_visitor_wrote_is_no_markup():

@@ -5,7 +5,8 @@ In: the chart as plain numbers (`inference/report/decision.py`). Out: SVG. Its l
 
 from __future__ import annotations
 
-from inference.report.decision import CostChart, Line, Tick
+from inference.report.axes import Tick
+from inference.report.decision import CostChart, Line
 from ui.badge import escape
 
 HEIGHT, ABOVE, BELOW = 200, 34, 30  # pixels: of the frame, and of the words over and under it
@@ -52,18 +53,14 @@ def _line(line: Line, number: int) -> str:
 def _across(tick: Tick, kind: str, y: int) -> str:
     return (
         f'<line x1="{_of(tick.at)}" x2="{_of(tick.at)}" y1="0" y2="100%" class="{kind}"/>'
-        f'<text x="{_of(tick.at)}" y="{y}" text-anchor="{_anchor(tick.at)}" class="of-{kind}">{escape(tick.words)}</text>'
+        f'<text x="{_of(tick.at)}" y="{y}" text-anchor="{tick.anchor}" class="of-{kind}">{escape(tick.words)}</text>'
     )
 
 
 def _below(tick: Tick) -> str:
-    return f'<text x="{_of(tick.at)}" y="{ABOVE + HEIGHT + 20}" text-anchor="{_anchor(tick.at)}">{escape(tick.words)}</text>'
+    return f'<text x="{_of(tick.at)}" y="{ABOVE + HEIGHT + 20}" text-anchor="{tick.anchor}">{escape(tick.words)}</text>'
 
 
 def _of(part: float) -> str:
     """A share as a length in the drawing."""
     return f"{100 * min(1.0, max(0.0, part)):.2f}%"
-
-
-def _anchor(at: float) -> str:
-    return "end" if at > 0.85 else "start" if at < 0.08 else "middle"

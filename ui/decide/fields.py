@@ -16,7 +16,8 @@ from inference.decide.model import Asked, Price
 from inference.errors import WrongArguments
 
 PERCENT = 100.0
-THOUSANDS = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")
+THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
+TWO_WAYS = re.compile(r"-?[1-9]\d{0,2},\d{3}")  # one comma: thousands, or a decimal comma with three places behind it
 MOST_SAID = 40  # characters of what was typed
 
 
@@ -32,7 +33,8 @@ class Refused(WrongArguments):
 class Field:
     """A number that is asked for: its name in `Asked`, its label with the unit, what it is called in a sentence, and what is said of it.
 
-    `value` stands there at the start, `empty` is shown where nothing does; `most` may be reached, 0 only where `zero` says so.
+    `value` stands there at the start, `empty` is shown where nothing does; `most` may be reached, 0 only where `zero` says so. What `counts` things is
+    written with a comma after its thousands; elsewhere one comma may be a decimal one.
     """
 
     name: str
@@ -44,11 +46,12 @@ class Field:
     most: float = math.inf
     zero: bool = False
     whole: bool = False
+    counts: bool = False
     unit: str = ""
 
     def read(self, text: str) -> float | None:
         """The number, None where the field is empty; raises Refused where it can't be meant."""
-        value = number(self.name, self.called, text)
+        value = number(self.name, self.called, text, self.counts)
         if value is None:
             if self.value:
                 raise Refused(self.name, f"{self.called} is missing. Fill it in, such as {self.value}.")
@@ -66,8 +69,11 @@ class Field:
 
 
 LOAD = (
-    Field("answers_per_day", "Answers a day", "The number of answers a day", "How many visitors it answers.", "1000", most=MOST_PER_DAY),
-    Field("tokens", "Tokens an answer", "The number of tokens an answer", "Empty: as many as were measured.", empty="as measured", most=MOST_TOKENS, whole=True),
+    Field("answers_per_day", "Answers a day", "The number of answers a day", "How many visitors it answers.", "1000", most=MOST_PER_DAY, counts=True),
+    Field(
+        "tokens", "Tokens an answer", "The number of tokens an answer", "Empty: as many as were measured.",
+        empty="as measured", most=MOST_TOKENS, whole=True, counts=True,
+    ),
     Field("open_hours", "Open hours a day", "The number of open hours a day", "The answers come spread over them.", f"{DAY_H:g}", most=DAY_H),
     Field(
         "sleep_after_min", "Asleep after (minutes)", "The time until it sleeps", "Without a visitor. Empty: always on.",
@@ -90,9 +96,11 @@ FIELDS = (*LOAD, *LIMITS)
 SHARES = ("min_agreement", "max_lost")
 
 
-def number(field: str, called: str, text: str) -> float | None:
-    """A number as it was typed, its thousands set apart or not; None for an empty text. Raises Refused where it is none."""
+def number(field: str, called: str, text: str, counts: bool = False) -> float | None:
+    """A number as it was typed, its thousands set apart or not; None for an empty text. Raises Refused where it is none, or may be two (`Field.counts`)."""
     plain = "".join(text.split()).removeprefix("$").removesuffix("%")
+    if TWO_WAYS.fullmatch(plain) and not counts:
+        raise Refused(field, f"{called} can be read in two ways: type {float(plain.replace(',', '.')):g} or {plain.replace(',', '')}, not “{plain}”.")
     if THOUSANDS.fullmatch(plain):
         plain = plain.replace(",", "")
     try:
