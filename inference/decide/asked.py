@@ -16,6 +16,7 @@ from inference.lanes import LaneName
 
 MOST_PER_DAY = 1e9
 MOST_TOKENS = 1_000_000
+MOST_DOLLARS = 1e6  # an hour
 
 
 def check(asked: Asked, lanes: Sequence[Evidence]) -> None:
@@ -55,8 +56,8 @@ def _check_prices(asked: Asked, names: Sequence[str]) -> None:
 
 def check_price(lane: str, price: Price) -> None:
     """Raise WrongArguments for a price that is none; 0 is one."""
-    if not (math.isfinite(price.dollars_per_hour) and price.dollars_per_hour >= 0):
-        raise WrongArguments(f"The price of {lane} must be dollars an hour, 0 or more, not {price.dollars_per_hour:g}.")
+    if not 0 <= price.dollars_per_hour <= MOST_DOLLARS:  # nor is nan
+        raise WrongArguments(f"The price of {lane} must be from 0 to {MOST_DOLLARS:,.0f} dollars an hour, not {price.dollars_per_hour:g}.")
 
 
 def price_of(lane: str, hardware: Hardware, catalog: Catalog) -> Price:

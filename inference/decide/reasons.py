@@ -106,8 +106,9 @@ def _prices(asked: Asked, chosen: Judged, kept: Sequence[Judged]) -> list[str]:
 
 
 def price(dollars_per_hour: float) -> str:
-    """A price an hour to four digits: "$0.2769"."""
-    return f"${digits(dollars_per_hour, 4)}"
+    """A price an hour to four digits: "$0.2769", "$3.60"."""
+    whole, _, cents = digits(dollars_per_hour, 4).partition(".")
+    return f"${whole}.{cents:0<2}" if cents else f"${whole}"
 
 
 def _tightened(asked: Asked, chosen: Judged) -> list[str]:

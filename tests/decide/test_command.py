@@ -159,7 +159,7 @@ def test_a_load_that_is_none_gets_a_sentence(decide, file, text, words):
         (("--tokens", "0"), "The tokens of an answer must be more than 0"),
         (("--sleep-after", "-1"), "must be 0 or more, not -1."),
         (("--price", "cuda:nf4=1"), "--price gives cuda:nf4 two prices."),
-        (("--price", "cuda:bf16=-1"), "The price of cuda:bf16 must be dollars an hour, 0 or more, not -1."),
+        (("--price", "cuda:bf16=-1"), "The price of cuda:bf16 must be from 0 to 1,000,000 dollars an hour, not -1."),
         (("--price", "cuda:bf16=inf"), "not inf."),
         (("--price", "cuda:bf16"), "--price cuda:bf16= has no price."),
         (("--price", "tpu=1"), "--price takes LANE=DOLLARS or LANE=HARDWARE, such as cuda:nf4=0.8 or cuda:nf4=l4x1, not 'tpu=1'."),

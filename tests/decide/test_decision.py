@@ -37,7 +37,7 @@ def test_price_turns_it():
     dear, cheap = decided(asked(gpu=0.8, cpu=0.1), CARD, CPU), decided(asked(gpu=0.05, cpu=0.1), CARD, CPU)
     assert (dear.chosen, cheap.chosen) == ("cpu:fp32", "cuda:nf4")
     assert dear.sentence == "Serve FP32 on the CPU (cpu:fp32): $73.00 a month, and 4-bit NF4 on the GPU (cuda:nf4) $584.00, 8.0 times as much."
-    assert "cuda:nf4 would be the cheaper one under $0.1 an hour (now $0.8), or cpu:fp32 the dearer one over $0.8 (now $0.1)" in told(dear.turned_by)
+    assert "cuda:nf4 would be the cheaper one under $0.10 an hour (now $0.80), or cpu:fp32 the dearer one over $0.80 (now $0.10)" in told(dear.turned_by)
 
 
 def test_the_price_that_is_told_turns_it():
@@ -285,8 +285,8 @@ def test_a_lane_without_a_price_or_a_measurement_is_out():
         ({"min_agreement": 98}, "must be a share from 0 to 1, not 98. For 98 % give 0.98."),
         ({"max_lost": math.nan}, "The largest share of answers lost must be a share from 0 to 1, not nan."),
         ({"sleep_after_min": -1.0}, "must be 0 or more, not -1."),
-        ({"gpu": -0.8}, "The price of cuda:nf4 must be dollars an hour, 0 or more, not -0.8."),
-        ({"cpu": math.nan}, "The price of cpu:fp32 must be dollars an hour, 0 or more, not nan."),
+        ({"gpu": -0.8}, "The price of cuda:nf4 must be from 0 to 1,000,000 dollars an hour, not -0.8."),
+        ({"cpu": math.nan}, "The price of cpu:fp32 must be from 0 to 1,000,000 dollars an hour, not nan."),
         ({"prices": {}}, "There is no price, so no cost."),
         ({"prices": {"cuda:bf16": Price(1.0, "typed")}}, "There is a price for cuda:bf16, but no record has that lane. They have: cuda:nf4, cpu:fp32."),
     ],
