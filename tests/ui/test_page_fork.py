@@ -174,6 +174,16 @@ def test_a_scoring_says_how_far_it_is_and_stops_and_all_can_be_used_again(tab, f
     tab.page.locator("#fork section.fork").wait_for()
 
 
+def test_a_tab_that_is_closed_ends_its_scoring_and_another_s_prompt_is_answered(open_tab, fake_app):
+    gone, other = open_tab(), open_tab()
+    compare_and_press(gone, fake_app, both={"score_holds": True})  # until it is stopped
+    shown = gone.page.locator("#fork .fork-note")
+    gone.wait(lambda: shown.count() and "Step 1 of 2" in shown.text_content(), "a scoring under way")
+    gone.page.close()
+    other.send()
+    other.wait(lambda: other.verdict, "a verdict")
+
+
 def test_the_button_says_why_it_can_not_be_used(open_tab, fake_app):
     tab = open_tab()
     why = tab.page.locator("#fork-why")
