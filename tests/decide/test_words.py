@@ -71,3 +71,25 @@ def test_every_number_says_where_it_is_from():
     figures = [figure for candidate in found.candidates for figure in candidate.figures]
     words = ("measured", "estimated", "typed", "price x", "cost a month /", "for your", "what the others are")
     assert len(figures) > 20 and all(figure.words and figure.source.startswith(words) for figure in figures)
+
+
+def source(candidate, title):
+    return next(figure.source for figure in candidate.figures if figure.title == title)
+
+
+def test_each_figure_says_by_what_it_was_worked_out():
+    few = of(decided(asked(12_000, max_total_s=20.0), CPU, CARD), "cpu:fp32")
+    waits = next(rule for rule in few.rules if rule.title == "With the wait").words
+    assert re.match(r"95 of 100 visitors get the answer after [\d.]+ s \(limit 20.0 s\), estimated for 12,000 answers a day on \d machines", waits)
+    assert source(few, "One machine can give") == "estimated: as many as keep your limits at p95, the wait included"
+    asleep = of(decided(asked(1000, sleep_after_min=5), CPU, CARD), "cpu:fp32")
+    assert source(asleep, "Cost a month").endswith("; from the quickest and from the slowest answer")
+    many = lane("cpu:fp32", *(4.0, 5.0, 6.0) * 7, first=0.9)
+    told = source(of(decided(asked(1000, sleep_after_min=5), many, CARD), "cpu:fp32"), "Cost a month")
+    assert told.endswith("; from a mean two standard errors less, and more")
+    load = tuple(Clients(n, 0.1 * n, 1.0 + 0.2 * n, 600.0 * n, 40) for n in (1, 4, 8))
+    server = replace(lane("endpoint:x", 1.0, 1.1, 1.2, first=0.1), clients=load)
+    sleeper = of(decided(replace(asked(max_total_s=50.0, sleep_after_min=5), prices={"endpoint:x": Price(2.0, "typed")}), server), "endpoint:x")
+    assert source(sleeper, "Hours of hardware a day") == "estimated: awake until 5 minutes after a visitor"
+    unmeasured = of(decided(asked(), replace(CARD, why_not="it failed."), CPU), "cuda:nf4")
+    assert (unmeasured.title, unmeasured.out) == ("4-bit NF4 on the GPU", "it failed.")
