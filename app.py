@@ -1,4 +1,4 @@
-"""Starts the page: flags and environment -> settings -> engine -> page -> web server, until Ctrl+C or SIGTERM.
+"""Starts the page: flags and environment -> settings -> engine -> page -> web server, until Ctrl+C, SIGTERM or a closed terminal.
 
 `python app.py` is the program, here and on a Space; `gradio app.py` runs it with hot reload, for which `demo` is at
 module level. Importing this file starts no process and no thread. Gradio is imported only once the settings are
@@ -10,6 +10,7 @@ from __future__ import annotations
 from inference.host import stopping
 
 if __name__ == "__main__":
+    stopping.whole_streams()
     stopping.at_once()
 
 from inference.host.child import on_zero_gpu
@@ -35,7 +36,7 @@ from inference.engine.dispatch import Starter
 from inference.engine.engine import Engine
 from inference.engine.process import start_worker
 from inference.errors import InferenceError, WrongArguments
-from inference.host.machine import check_platform
+from inference.host.machine import check_platform, check_threads
 from inference.settings import VARIABLES, Settings, from_env
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def read_settings(argv: list[str]) -> Settings:
     given = {VARIABLES[name]: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
     settings = from_env({**os.environ, **given})
     settings.check_shapes()
+    check_threads(settings)
     return settings
 
 
@@ -154,7 +156,7 @@ def main(argv: list[str] | None = None, starter: Starter | None = None) -> int:
         terminal.tell(error)
         return WRONG if isinstance(error, WrongArguments) else FAILED
     except KeyboardInterrupt:  # before the page is up; after that it is how the page ends
-        print("\nStopped.", file=sys.stderr)
+        terminal.say("\nStopped.", sys.stderr)
         return STOPPED
     return 0 if reloading else serve(demo, engine, start, settings)
 
@@ -167,12 +169,12 @@ def serve(page: gr.Blocks, engine: Engine, start: Callable[[], None], settings: 
     begin_log(settings)
     log.info("settings: %s", settings)
     ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, *stopping.hang_up()):
         signal.signal(number, lambda *_: ended.set())
     try:
         url = launch(page, settings)
     except OSError as error:
-        print(f"The page can't be served: {error}", file=sys.stderr)
+        terminal.tell(f"The page can't be served: {error}")
         return FAILED
     terminal.say(f"Open {url}")
     if page.mcp_error:  # Gradio goes on without it, and says so only where it is not quiet

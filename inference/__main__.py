@@ -3,6 +3,7 @@
 from inference.host import stopping
 
 if __name__ == "__main__":
+    stopping.whole_streams()
     stopping.at_once()
     import sys
 

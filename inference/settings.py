@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ SHAPES = ROOT / "examples" / "shapes"
 CPU_ISAS = ("", "avx2")
 DEFAULT_LANES = (str(AUTO_NF4), str(CPU_FP32))
 LIMITS = ("auto", "on", "off")
+OURS_ALONE = 0o700
 
 VARIABLES: dict[str, str] = {
     "model_id": "MODEL_ID",
@@ -153,8 +155,8 @@ class Settings:
         for path in tried:
             try:
                 path = path.expanduser()
-                path.mkdir(parents=True, exist_ok=True)
-                if os.access(path, os.W_OK):
+                path.mkdir(mode=OURS_ALONE if path == _fallback() else 0o777, parents=True, exist_ok=True)
+                if os.access(path, os.W_OK) and (path != _fallback() or _ours_alone(path)):
                     return path
             except (OSError, RuntimeError):  # ~ of a user who isn't there
                 continue
@@ -225,7 +227,18 @@ def _check_lanes(lanes: tuple[str, ...]) -> None:
 def _cache_candidates() -> list[Path]:
     base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("HF_HOME")
     home = Path(base) if base else Path.home() / ".cache"
-    return [home / "gpu-vs-cpu", Path("/tmp") / f"gpu-vs-cpu-{os.getuid()}"]
+    return [home / "gpu-vs-cpu", _fallback()]
+
+
+def _fallback() -> Path:
+    """Where no home can be written. Anybody can make it before us, and what is in there is run (the CPU lanes' C)."""
+    return Path("/tmp") / f"gpu-vs-cpu-{os.getuid()}"
+
+
+def _ours_alone(path: Path) -> bool:
+    """Whether a folder, no link to one, is this user's, and nobody else can write to it."""
+    found = path.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _from_text(name: str, variable: str, text: str) -> object:

@@ -118,8 +118,8 @@ def in_json(text: str) -> str:
 
 
 def tell(words: object) -> None:
-    """A line on stderr."""
-    print(printable(str(words)), file=sys.stderr, flush=True)
+    """A line on stderr, if anybody still reads it."""
+    say(printable(str(words)), sys.stderr)
 
 
 def cut(line: str, most: int) -> str:

@@ -1,11 +1,13 @@
 """Settings come from the environment once, are checked, and the table in docs/settings.md tells the same."""
 
+import os
 import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from inference import settings as settings_module
 from inference.errors import InferenceError, WrongArguments
 from inference.lanes import LANES
 from inference.settings import VARIABLES, Settings, from_env, parse_lanes
@@ -89,6 +91,36 @@ def test_an_unwritable_cache_folder_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InferenceError, match="CACHE_DIR"):
         Settings(cache_dir=str(tmp_path / "file" / "below")).cache_path()
+
+
+@pytest.fixture
+def fallback(monkeypatch, tmp_path):
+    """Where the cache is kept if no home can be written; here a folder of the test's."""
+    folder = tmp_path / "fallback"
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(settings_module, "_fallback", lambda: folder)
+    return folder
+
+
+def test_without_a_home_the_cache_is_a_folder_that_only_its_user_can_write(fallback):
+    assert Settings().cache_path() == fallback and fallback.stat().st_mode & 0o777 == 0o700
+    assert Settings().cache_path() == fallback, "again"
+
+
+@pytest.mark.parametrize("planted", ["writable", "link", "another's"])
+def test_a_cache_that_others_can_write_is_not_used(fallback, planted, tmp_path, monkeypatch):
+    """Its name can be known before, and libraries in it are loaded."""
+    if planted == "link":
+        (tmp_path / "elsewhere").mkdir(0o700)
+        fallback.symlink_to(tmp_path / "elsewhere")
+    else:
+        fallback.mkdir()
+        fallback.chmod(0o777 if planted == "writable" else 0o700)
+    if planted == "another's":
+        monkeypatch.setattr(os, "getuid", lambda: fallback.stat().st_uid + 1)
+    with pytest.raises(WrongArguments, match="No writable cache folder.*CACHE_DIR"):
+        Settings().cache_path()
 
 
 def test_the_home_of_nobody_is_no_cache_folder():

@@ -39,7 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     terminal.prepare()
     stopping.raised()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, *stopping.hang_up()):
+        signal.signal(number, signal.default_int_handler)
     return terminal.delivering(lambda: _run(arguments), FAILED)
 
 
@@ -55,7 +56,7 @@ def _run(arguments: list[str] | None) -> int:
     except SystemExit as ended:  # --help
         return int(ended.code or 0)
     except KeyboardInterrupt:
-        print("\nStopped.", file=sys.stderr)
+        terminal.say("\nStopped.", sys.stderr)
         return STOPPED
 
 
@@ -66,6 +67,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     if options.lanes is not None:
         settings = replace(settings, lanes=parse_lanes(options.lanes))
     settings.check_shapes()
+    machine.check_threads(settings)
     return settings
 
 

@@ -19,6 +19,7 @@ from inference.cli.progress import Bar
 from inference.engine.compare import names
 from inference.engine.engine import Engine
 from inference.events import Request
+from inference.host import stopping
 from inference.record.export import dump
 from inference.series import table
 from inference.series.prompts import read_prompts
@@ -58,14 +59,14 @@ def _give(options: argparse.Namespace, series: Series) -> bool:
 
 @contextmanager
 def _interrupt_stops(series: Series) -> Iterator[None]:
-    """The first Ctrl+C (or SIGTERM) ends the series at its next token, the second at once; what is done is kept."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """The first Ctrl+C (SIGTERM, a closed terminal) ends the series at its next token, the second at once; what is done is kept."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *stopping.hang_up())}
 
     def stop(number: int, frame: object) -> None:
         series.stop.set()
         for each in before:
             signal.signal(each, signal.default_int_handler)
-        print("\nStopping; what is done is kept.", file=sys.stderr, flush=True)
+        terminal.say("\nStopping; what is done is kept.", sys.stderr)
 
     for number in before:
         signal.signal(number, stop)

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import psutil
 
-from inference.errors import InferenceError, Refused
+from inference.errors import InferenceError, Refused, WrongArguments
 from inference.host import cgroups, nvml
 from inference.settings import Settings
 from inference.units import size
@@ -53,11 +53,22 @@ def cpu_threads(asked: int = 0, beside_gpu: bool = False, root: Path = cgroups.M
     """
     if asked:
         return asked
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has none
+    affinity = _processors()
     physical = psutil.cpu_count(logical=False) or affinity
     quota = cgroups.cpu_quota(root)
     threads = max(1, min(affinity, physical, max(1, round(quota)) if quota else affinity))
     return threads - 1 if beside_gpu and threads > 2 else threads
+
+
+def _processors() -> int:
+    """Those that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has none
+
+
+def check_threads(settings: Settings) -> None:
+    """Raise WrongArguments where more threads are asked for than there are processors: they would wait for each other, and spoil every figure."""
+    if settings.threads > (most := _processors()):
+        raise WrongArguments(f"CPU_THREADS is {settings.threads}, and this machine has {most} processors. Set {most} at most, or 0 for as many as are best.")
 
 
 def lane_threads(settings: Settings) -> int:

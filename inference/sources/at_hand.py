@@ -21,6 +21,11 @@ from inference.sources.hub_cache import on_disk
 
 CONVERTED_FORMAT = 1  # of what `gguf.py` and `pickled.py` write
 COMMIT = re.compile(r"[0-9a-f]{40}")
+USUAL = f"Set MODEL_ID to an existing one or to a Hub id such as {SMALL_MODEL}."
+# of a model's page, or with a slash too many
+ADDRESS = re.compile(
+    r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/)?(?P<id>\w[\w.-]*/\w[\w.-]*)(?:/(?:tree|blob|resolve)/(?P<revision>[^/?#]+)[^?#]*)?/*(?:[?#].*)?"
+)
 
 
 @dataclass(frozen=True)
@@ -78,11 +83,19 @@ def at_hand(name: str, settings: Settings) -> Checkpoint | None:
         return whole(Checkpoint(name, path), settings)
     hub = HubName.of(name)
     if name.startswith(("/", ".", "~")) or hub.id.count("/") > 1:
-        raise InferenceError(f"There is no folder or file {name}. Set MODEL_ID to an existing one or to a Hub id such as {SMALL_MODEL}.")
+        meant = ADDRESS.fullmatch(name)
+        how = f"A model of the Hub is named without what stands around it: set MODEL_ID to {_named(meant)}." if meant else USUAL
+        raise InferenceError(f"There is no folder or file {name}. {how}")
     if name in default_model.NOTES:
         return _small(name, settings)
     pinned = hub.revision and COMMIT.fullmatch(hub.revision)  # a branch may have moved: the Hub is asked
     return on_hub(hub, settings) if pinned else None
+
+
+def _named(address: re.Match[str]) -> str:
+    """What MODEL_ID must say to mean the model of an address."""
+    revision = address["revision"]
+    return f"{address['id']}@{revision}" if revision and revision != "main" else address["id"]
 
 
 def place_of(name: str) -> Path | None:

@@ -5,8 +5,9 @@ import os
 import psutil
 import pytest
 
-from inference.errors import Refused
+from inference.errors import Refused, WrongArguments
 from inference.host import cgroups, machine
+from inference.settings import Settings
 
 GIB = 2**30
 
@@ -97,3 +98,10 @@ def test_peak_memory_grows_with_what_is_held():
     watch = machine.RamWatch()
     block = bytearray(80 * 2**20)
     assert watch.peak() >= 70 * 2**20 and watch.uss() > len(block)
+
+
+def test_more_threads_than_processors_are_refused():
+    most = len(os.sched_getaffinity(0))
+    machine.check_threads(Settings(threads=most))
+    with pytest.raises(WrongArguments, match=f"CPU_THREADS is {most + 1}, and this machine has {most} processors"):
+        machine.check_threads(Settings(threads=most + 1))

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from inference.host import stopping
 from inference.host.child import ROOT
 from tests.support.until import until
 
@@ -94,3 +95,24 @@ def test_ctrl_c_before_anything_has_begun_is_one_sentence_too(command, at, tmp_p
 def test_a_job_in_the_background_heeds_no_ctrl_c():
     code = "import os, signal; signal.signal(2, signal.SIG_IGN); from inference.host import stopping; stopping.at_once(); os.kill(os.getpid(), 2); print('on')"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout == "on\n"
+
+
+def test_a_program_that_is_to_outlast_its_terminal_does():
+    code = "import signal; signal.signal(1, signal.SIG_IGN); from inference.host import stopping; print(stopping.hang_up())"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout == "()\n"
+    assert signal.SIGHUP in stopping.hang_up()
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_stream_that_was_closed_takes_nothing_with_it(closed, tmp_path):
+    """What was closed is where the next file that is opened comes to lie, which was then written to."""
+    record, out = ROOT / "tests/decide/menu.json", tmp_path / "out.json"
+    wanted = f"decide {record} --answers-per-day 9 --price cpu:nf4=1 --price cpu:fp32=2 --json {out}"
+    done = subprocess.run(f"{sys.executable} -m inference {wanted} {closed}", shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "Traceback" not in done.stderr and json.loads(out.read_text())["chosen"] == "cpu:nf4"
+    assert "1>&-" in closed or done.stdout.startswith("Serve ")
+
+
+def test_a_page_whose_stdout_was_closed_says_what_is_wrong_and_no_trace(tmp_path):
+    done = subprocess.run(f"{sys.executable} app.py --lanes nonsense 1>&-", shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "nonsense" in done.stderr and "Traceback" not in done.stderr

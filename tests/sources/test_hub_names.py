@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,24 @@ def test_pickled_weights_are_fetched_only_where_they_are_allowed(hub, settings, 
         find("owner/pickled", settings)
     found = find("owner/pickled", Settings(cache_dir=settings.cache_dir, allow_pickle=True))
     assert found.revision == COMMIT and "pickle" in found.note and isinstance(found.folder, Path)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("https://huggingface.co/owner/name", "owner/name"),
+        ("hf.co/owner/na.me-4b/", "owner/na.me-4b"),
+        ("https://huggingface.co/owner/name/tree/main", "owner/name"),
+        ("https://huggingface.co/owner/name/blob/v1/config.json?x=1", "owner/name@v1"),
+        ("owner/name/", "owner/name"),
+    ],
+)
+def test_the_address_of_a_model_is_told_how_to_be_written(name, meant, settings):
+    with pytest.raises(InferenceError, match=re.escape(f"set MODEL_ID to {meant}.")):
+        at_hand(name, settings)
+
+
+@pytest.mark.parametrize("name", ["https://example.com/owner/name", "./owner/name", "/owner/name/", "a/b/c/d"])
+def test_what_is_no_address_of_a_model_is_no_hub_id_either(name, settings):
+    with pytest.raises(InferenceError, match="Set MODEL_ID to an existing one or to a Hub id"):
+        at_hand(name, settings)
