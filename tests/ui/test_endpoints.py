@@ -171,7 +171,9 @@ BAD = [
 
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
-    [*((name, *bad) for name in NAMES for bad in BAD), ("compare", {"prompt": "x", "mode": "fast"}, "Unknown mode 'fast'"), ("ask", {"prompt": "x", "lane": "tpu"}, "no lane 'tpu'")],
+    [*((name, *bad) for name in NAMES for bad in BAD), ("compare", {"prompt": "x", "mode": "fast"}, "Unknown mode 'fast'"), ("ask", {"prompt": "x", "lane": "tpu"}, "no lane 'tpu'"),
+     *(("compare", {"prompt": "x", "quality": value}, f"^quality must be true or false, not {value!r}.$") for value in ("false", "no", 2, 0)),
+     ("quality", {"prompt": "x", "positions": "no"}, "^positions must be true or false, not 'no'.$")],
 )  # fmt: skip
 def test_a_bad_value_gives_the_same_sentence_by_client_and_by_http(fake_app, client, name, settings, words):
     with pytest.raises(AppError, match=words) as caught:
