@@ -2,19 +2,25 @@
 
     python examples/client.py "hello good morning may i see the menu" --page http://127.0.0.1:7860
 
-A Space is named OWNER/NAME. Needs gradio_client (and httpx, which it brings); the page is `python app.py`, here or elsewhere.
+A Space is named OWNER/NAME. Needs gradio_client; the page is `python app.py`, here or elsewhere.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from typing import Any
 
-import httpx
 from gradio_client import Client
-from gradio_client.exceptions import AppError
+from gradio_client.client import Job
+from gradio_client.exceptions import AuthenticationError
+
+# what raises the faults of the network: which of them depends on the versions of gradio_client and huggingface_hub
+NETWORK = {"httpx", "httpx2", "httpcore", "httpcore2"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,14 +33,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         client = Client(options.page, verbose=False)
+    except AuthenticationError as error:
+        return failed(error)
+    except Exception as error:  # noqa: BLE001 - whatever it met instead of a page
+        return failed(f"No page at {options.page}: start it with python app.py, or check --page. ({reason(error)})")
+    try:
         if options.stream:
             stream(client, options.prompt, options.stream, options.max_new_tokens)
         else:
             compare(client, options.prompt, options.max_new_tokens)
-    except (AppError, ValueError, httpx.HTTPError) as error:  # a value that can't be used or a lane that failed; no such page
-        print(error, file=sys.stderr)
-        return 1
+    except ValueError as error:  # a value that can't be used or a lane that failed (AppError), an endpoint that this page does not have
+        return failed(error)
+    except Exception as error:
+        if not isinstance(error, CancelledError) and type(error).__module__.partition(".")[0] not in NETWORK:
+            raise
+        return failed(f"The page at {options.page} went away. Ask again. ({reason(error)})")
     return 0
+
+
+def failed(told: object) -> int:
+    """Tell it; returns the exit code."""
+    print(told, file=sys.stderr)
+    return 1
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, in one line."""
+    return textwrap.shorten(str(error), 200) or type(error).__name__
 
 
 def compare(client: Client, prompt: str, max_new_tokens: int) -> None:
@@ -51,13 +76,26 @@ def compare(client: Client, prompt: str, max_new_tokens: int) -> None:
 def stream(client: Client, prompt: str, lane: str, max_new_tokens: int) -> None:
     """One lane's answer as it is written, then its figures."""
     shown = ""
-    last: dict[str, Any] = {}
-    for last in client.submit(prompt, lane=lane, max_new_tokens=max_new_tokens, api_name="/ask"):
-        print(last["text"][len(shown) :], end="", flush=True)
-        shown = last["text"]
-    print()
+    job = client.submit(prompt, lane=lane, max_new_tokens=max_new_tokens, api_name="/ask")
+    for frame in frames(job):
+        print(frame["text"][len(shown) :], end="", flush=True)
+        shown = frame["text"]
+    if shown:
+        print()
+    last = job.result()  # the frames end without a word where the call failed; this raises what went wrong
     for found in last["record"]["lanes"].values():
         print(figures(found["runs"][0]))
+
+
+def frames(job: Job) -> Iterator[dict[str, Any]]:
+    """Each frame as it comes. `for frame in job` does the same, but waits for ever where the page goes away meanwhile."""
+    seen, over = 0, False
+    while not over:
+        over = job.done()
+        found = job.outputs()[seen:]
+        yield from found
+        seen += len(found)
+        time.sleep(0.02)
 
 
 def figures(run: dict[str, Any]) -> str:

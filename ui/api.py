@@ -44,3 +44,10 @@ def whole(value: Any, name: str) -> int:
     if found != found or found in (float("inf"), float("-inf")) or found != int(found):
         raise InferenceError(f"{name} must be a whole number, not {found}.")
     return int(found)
+
+
+def yes_or_no(value: Any, name: str) -> bool:
+    """`value` as true or false; raises InferenceError for anything else, words and numbers that might mean one of them too."""
+    if isinstance(value, bool):
+        return value
+    raise InferenceError(f"{name} must be true or false, not {value!r:.40}.")

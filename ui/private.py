@@ -183,7 +183,7 @@ def believe(proxies: Iterable[str]) -> None:
 
 
 def has_messages(app: Any, session: str) -> bool:
-    """Whether the app, a served page, holds messages for who listens to this session or event; a version that keeps them elsewhere is asked itself."""
+    """Whether the app, a served page, has a place for messages to this session or event, which stays when all were read; a version that keeps them elsewhere is asked itself."""
     try:
         return session in app.get_blocks()._queue.pending_messages_per_session
     except AttributeError:

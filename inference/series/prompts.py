@@ -1,6 +1,7 @@
 """A file of prompts -> its rows with their line numbers, and the lines that can't be used, each with its reason.
 
-txt: a prompt a line. csv: a column `prompt`, optionally `expected`. jsonl: an object a line with the same keys. UTF-8.
+txt: a prompt a line. csv: a column `prompt`, optionally `expected`, between its cells a comma, a semicolon or a tab, as its header has it.
+jsonl: an object a line with the same keys. UTF-8.
 Empty lines of a txt or jsonl are no rows; a blank row of a csv is told, but for those at its end. Of the lines left out the first few are
 kept, the others counted. Knows no engine and no model.
 """
@@ -20,9 +21,16 @@ from inference.errors import WrongArguments
 from inference.events import MOST_CHARACTERS
 
 KINDS = (".txt", ".csv", ".jsonl")
+HINTS = {
+    ".txt": "Write one prompt a line.",
+    ".csv": "Write one prompt a row below the header.",
+    ".jsonl": 'Write one object a line, such as {"prompt": "..."}.',
+}
 MOST_BYTES = 10 * 2**20
 MOST_TOLD = 20
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+SEPARATORS = (",", ";", "\t")  # of a csv: where numbers have a decimal comma, spreadsheets write semicolons
+NO_COLUMN = "The csv file has no column `prompt`. Its first line must name a column `prompt`."
 NOT_UTF8 = "not UTF-8 text"
 BLANK = "the row is blank"
 MORE_CELLS = "more cells than the header has; put quotes around the prompt"
@@ -93,8 +101,9 @@ def read_prompts(path: Path, most: int | None = None) -> tuple[list[Prompt], Lef
         else:
             prompts.append(row)
     if not prompts:
-        first = f" Line {left_out.rows[0].line}: {left_out.rows[0].reason}." if left_out.rows else ""
-        raise WrongArguments(f"{path.name} has no prompt that can be used.{first} {_hint(kind)}")
+        first = [f"Line {row.line}: {row.reason}." for row in left_out.rows[:1]]
+        how = [] if first and kind == ".csv" else [HINTS[kind]]  # such a row says itself what to do, and the column is there
+        raise WrongArguments(" ".join([f"{path.name} has no prompt that can be used.", *first, *how]))
     return prompts, left_out
 
 
@@ -109,12 +118,6 @@ def _data(path: Path) -> bytes:
     if data.startswith(UTF16):  # every second byte a NUL, which would be read as a part of the prompts
         raise WrongArguments(f"{path.name} is UTF-16 text. Save it as UTF-8.")
     return data
-
-
-def _hint(kind: str) -> str:
-    return {".txt": "Write one prompt a line.", ".csv": "Its first line must name a column `prompt`."}.get(
-        kind, 'Write one object a line, such as {"prompt": "..."}.'
-    )
 
 
 def _text(data: bytes, newline: str | None) -> io.TextIOWrapper:
@@ -157,7 +160,9 @@ def _jsonl(data: bytes) -> Iterator[Prompt | Skipped]:
 
 def _csv(data: bytes) -> Iterator[Prompt | Skipped]:
     csv.field_size_limit(MOST_BYTES)  # of the process: a long cell is a long row, not the end of the file
-    reader = csv.reader(_text(data.rstrip(), ""), strict=True)
+    data = data.rstrip()
+    separator = next((each for each in SEPARATORS if "prompt" in _header(data, each)), SEPARATORS[0])
+    reader = csv.reader(_text(data, ""), delimiter=separator, strict=True)
     end = 0
     header: list[str] = []
     try:
@@ -168,11 +173,27 @@ def _csv(data: bytes) -> Iterator[Prompt | Skipped]:
                 yield Skipped(begin, BLANK) if blank else _csv_row(begin, header, cells)
             if header or blank:
                 continue
-            header = [cell.strip().lower() for cell in cells]
+            header = _names(cells)
             if "prompt" not in header:
-                raise WrongArguments("The csv file has no column `prompt`. " + _hint(".csv"))
+                raise WrongArguments(NO_COLUMN)
     except csv.Error as error:
         yield Skipped(end + 1, f"not csv from here on ({error})")
+        return
+    if not header:
+        raise WrongArguments(NO_COLUMN)
+
+
+def _header(data: bytes, separator: str) -> list[str]:
+    """What the columns are called if this stands between them: the first row that is not blank; nothing where it can't be read so."""
+    try:
+        rows = csv.reader(_text(data, ""), delimiter=separator, strict=True)
+        return next((_names(cells) for cells in rows if any(cell.strip() for cell in cells)), [])
+    except csv.Error:
+        return []
+
+
+def _names(header: list[str]) -> list[str]:
+    return [cell.strip().lower() for cell in header]
 
 
 def _csv_row(line: int, header: list[str], cells: list[str]) -> Prompt | Skipped:

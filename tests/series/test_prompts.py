@@ -49,6 +49,25 @@ def test_a_blank_expected_is_no_expectation(tmp_path):
     assert [prompt.expected for prompt in read(tmp_path, "a.csv", "prompt,expected\na,  \nb,x\n")[0]] == [None, "x"]
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_csv_s_separator_is_the_one_that_its_header_has(tmp_path, separator):
+    rows = [["prompt", "expected"], ["menu?", "Yes"], ['"a, b; c\td"', "1,5" if separator != "," else "1;5"], ["alone", ""]]
+    written = "\r\n".join(["", separator, *map(separator.join, rows)])
+    prompts, skipped = read(tmp_path, "a.csv", "\ufeff" + written + "\r\n")
+    assert [(row.line, row.text) for row in prompts] == [(4, "menu?"), (5, "a, b; c\td"), (6, "alone")] and not skipped.count
+    assert [row.expected for row in prompts] == ["Yes", rows[2][1], None]
+
+
+def test_a_quoted_header_shows_its_separator_too(tmp_path):
+    assert read(tmp_path, "a.csv", '"expected";"Prompt"\n"x, y";"hello; you"\n')[0] == [Prompt(2, "hello; you", "x, y")]
+
+
+def test_a_comma_goes_before_other_separators(tmp_path):
+    prompts, skipped = read(tmp_path, "a.csv", "prompt,a;prompt\nhello; you,x\n")
+    assert prompts == [Prompt(2, "hello; you")] and not skipped.count
+    assert read(tmp_path, "a.csv", "prompt\nhello; you\tall\n")[0] == [Prompt(2, "hello; you\tall")]
+
+
 def test_csv_rows_know_the_line_they_begin_on(tmp_path):
     prompts, skipped = read(tmp_path, "a.csv", 'expected,Prompt\nx,"two\nlines"\n,plain\ny,\n,\nz,"quoted, comma"\n')
     assert prompts == [Prompt(2, "two\nlines", "x"), Prompt(4, "plain"), Prompt(7, "quoted, comma", "z")]
@@ -119,7 +138,11 @@ def test_a_prompt_that_no_lane_takes_is_left_out_and_does_not_end_the_series_lat
     ("name", "data", "words"),
     [
         ("a.txt", "\n \n", "no prompt that can be used. Write one prompt a line"),
-        ("a.csv", "prompt\n", "that can be used. Its first line must name a column `prompt`"),
+        ("a.csv", "prompt\n", "that can be used. Write one prompt a row below the header.$"),
+        ("a.csv", "\n,\n", "no column `prompt`. Its first line must name a column `prompt`.$"),
+        ("a.csv", "prompt\nhello, you\n", f"that can be used. Line 2: {MORE_CELLS}.$"),
+        ("a.csv", 'prompt\n"hello\n', r"that can be used. Line 2: not csv from here on \(unexpected end of data\).$"),
+        ("a.csv", "question;answer\nhello;x\n", "no column `prompt`. Its first line must name a column `prompt`.$"),
         ("a.jsonl", "", "that can be used. Write one object a line"),
         ("a.csv", "question\nhello\n", "no column `prompt`"),
         ("a.jsonl", "hello", "Line 1: not JSON"),

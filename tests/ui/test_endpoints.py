@@ -1,4 +1,4 @@
-"""The endpoints from outside: by gradio_client, by plain HTTP in two calls, by the example program."""
+"""The endpoints from outside: by gradio_client and by plain HTTP in two calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import http.client
 import json
 import re
 import shutil
-import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -17,7 +16,6 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from examples import client as example
 from inference.host.child import ROOT
 from tests.support.page_fixtures import FakeApp
 from tests.support.records import same_of
@@ -173,7 +171,9 @@ BAD = [
 
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
-    [*((name, *bad) for name in NAMES for bad in BAD), ("compare", {"prompt": "x", "mode": "fast"}, "Unknown mode 'fast'"), ("ask", {"prompt": "x", "lane": "tpu"}, "no lane 'tpu'")],
+    [*((name, *bad) for name in NAMES for bad in BAD), ("compare", {"prompt": "x", "mode": "fast"}, "Unknown mode 'fast'"), ("ask", {"prompt": "x", "lane": "tpu"}, "no lane 'tpu'"),
+     *(("compare", {"prompt": "x", "quality": value}, f"^quality must be true or false, not {value!r}.$") for value in ("false", "no", 2, 0)),
+     ("quality", {"prompt": "x", "positions": "no"}, "^positions must be true or false, not 'no'.$")],
 )  # fmt: skip
 def test_a_bad_value_gives_the_same_sentence_by_client_and_by_http(fake_app, client, name, settings, words):
     with pytest.raises(AppError, match=words) as caught:
@@ -230,7 +230,7 @@ def test_a_body_past_the_limit_is_refused_before_it_is_there(shared_app):
         connection.close()
 
 
-# ---- plain HTTP, and the example
+# ---- plain HTTP
 
 
 def test_plain_http_in_two_calls_gives_the_record_that_the_client_gets(fake_app, client):
@@ -249,26 +249,3 @@ def test_the_calls_of_the_documentation_can_be_given_as_they_stand(fake_app):
     done = subprocess.run(["bash", "-c", told.replace("http://127.0.0.1:7860", fake_app.url)], capture_output=True, text=True, timeout=30, check=True)
     event, data, *_ = done.stdout.splitlines()
     assert event == "event: complete" and json.loads(data.removeprefix("data: "))[0]["request"]["prompt"].startswith("hello good morning")
-
-
-def test_the_example_prints_both_answers_and_their_figures(fake_app, capsys):
-    assert example.main(["hello", "--page", fake_app.url]) == 0
-    told = capsys.readouterr().out
-    assert told.count("We have chicken biryani") == 2 and told.count("12 tokens, first token ") == 2 and told.count(" tok/s, total ") == 2
-    assert "cpu:nf4 writes " in told and "times as fast as cpu:fp32." in told
-
-
-def test_the_example_prints_a_stream(fake_app, capsys):
-    fake_app.script(both={"token_s": 0.04})
-    assert example.main(["hello", "--page", fake_app.url, "--stream", "cpu:fp32", "--max-new-tokens", "8"]) == 0
-    answer, figures = capsys.readouterr().out.splitlines()
-    assert answer.strip() == "We have chicken biryani, mutton korma and a" and figures.startswith("8 tokens, first token ")
-
-
-def test_the_example_ends_with_a_sentence(fake_app, capsys):
-    assert example.main([" ", "--page", fake_app.url]) == 1
-    assert "The prompt is empty" in capsys.readouterr().err
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        assert example.main(["hello", "--page", f"http://127.0.0.1:{nobody.getsockname()[1]}"]) == 1
-    assert "refused" in capsys.readouterr().err

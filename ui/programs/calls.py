@@ -1,8 +1,8 @@
 """A program's call over plain HTTP, before Gradio takes it: what is left out gets its default, what can't be meant gets a sentence.
 
-An ASGI middleware around the app: looks at what is posted to a named endpoint, and at whether an event that is listened to is there. Gradio
-alone wants every value in its place, answers a wrong call with "null" or a bare 500, and a listener to nothing with a broken stream, a
-trace in the log and a task that is never over.
+An ASGI middleware around the app: looks at what is posted to a named endpoint, and at whether an event that is listened to is there and was not
+heard before. Gradio alone wants every value in its place, answers a wrong call with "null" or a bare 500, a listener to nothing with a
+broken stream, a trace in the log and a task that is never over, and a second listener with heartbeats for ever.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from inference.errors import WrongArguments
 from ui import private
 
 MOST_BYTES = 4 * 2**20  # the longest prompt that is taken, each of its characters escaped
+MOST_HEARD = 4000  # Gradio holds the messages of 2,000: whatever is forgotten after twice as many is no longer there to be heard again
 _CALL = re.compile(r"/gradio_api/(call|run|api)/(v2/)?([^/]+)/?$")
 _EVENT = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/([^/]+)/?$")
 _STREAM = re.compile(r"/gradio_api/queue/data/?$")
@@ -36,11 +37,15 @@ class Calls:
 
     def __init__(self, app: ASGIApp, signatures: Mapping[str, inspect.Signature]) -> None:
         self._app, self._signatures = app, signatures
+        self._heard: dict[str, None] = {}  # events that somebody listened to, the oldest first: Gradio keeps an answer's place after it was read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass all on, a call of an endpoint with every value in its place, or refuse it with 422 and {"error": sentence}."""
         method = scope["method"] if scope["type"] == "http" else ""
-        if method == "GET" and (instead := unheard(scope)):
+        if method == "GET" and (event := _EVENT.search(scope["path"])):
+            await self._listened(event[1], scope, receive, send)
+            return
+        if method == "GET" and (instead := gone(scope)):
             await instead(scope, receive, send)
             return
         posted = _CALL.search(scope["path"]) if method == "POST" else None
@@ -48,6 +53,22 @@ class Calls:
             await self._app(scope, receive, send)
             return
         await self._called(posted[3], bool(posted[2]), scope, receive, send)
+
+    async def _listened(self, event: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """One reading of an event; whoever comes to it later, or beside that, is told by 404 that it is not there."""
+        if event in self._heard or not private.has_messages(scope["app"], event):
+            await JSONResponse({"error": NO_EVENT}, 404)(scope, receive, send)
+            return
+        self._heard[event] = None
+        if len(self._heard) > MOST_HEARD:
+            del self._heard[next(iter(self._heard))]
+
+        async def answered(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] != 200:
+                self._heard.pop(event, None)  # refused, such as without the password: nothing was read
+            await send(message)
+
+        await self._app(scope, receive, answered)
 
     async def _called(self, name: str, by_name: bool, scope: Scope, receive: Receive, send: Send) -> None:
         if name not in self._signatures:
@@ -120,16 +141,15 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON")
 
 
-def unheard(scope: Scope) -> Response | None:
-    """What a listener to nothing is answered: a program with a sentence, the page with Gradio's own word for a session that is gone; None for any other request."""
-    if event := _EVENT.search(scope["path"]):
-        return None if private.has_messages(scope["app"], event[1]) else JSONResponse({"error": NO_EVENT}, 404)
-    if _STREAM.search(scope["path"]):
-        session = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("session_hash", [None])[0]
-        if session is not None and not private.has_messages(scope["app"], session):
-            gone = {"msg": "unexpected_error", "event_id": None, "message": "404: Not Found", "session_not_found": True, "success": False}
-            return Response(f"data: {json.dumps(gone)}\n\n", media_type="text/event-stream")
-    return None
+def gone(scope: Scope) -> Response | None:
+    """Gradio's own word for a session that is gone, for the page that listens to one; None for any other request."""
+    if not _STREAM.search(scope["path"]):
+        return None
+    session = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("session_hash", [None])[0]
+    if session is None or private.has_messages(scope["app"], session):
+        return None
+    told = {"msg": "unexpected_error", "event_id": None, "message": "404: Not Found", "session_not_found": True, "success": False}
+    return Response(f"data: {json.dumps(told)}\n\n", media_type="text/event-stream")
 
 
 async def unreadable(request: Request, error: Exception) -> Response:

@@ -27,7 +27,7 @@ from inference.record.build import build_record
 from inference.record.export import as_json
 from inference.record.model import Record
 from inference.record.scores import Quality
-from ui.api import build_request
+from ui.api import build_request, yes_or_no
 from ui.programs.callers import Callers, Gone, Told
 
 log = logging.getLogger(__name__)
@@ -72,9 +72,9 @@ class Endpoints:
         with told():
             self._start()
             request = build_request(prompt, system, format, max_new_tokens, temperature, seed)
-            how = checked(mode)
+            how, scores = checked(mode), yes_or_no(quality, "quality")
             with self._callers.calling(caller, request) as gone:
-                score = gone.unless(scored_or_why_not) if quality else None
+                score = gone.unless(scored_or_why_not) if scores else None
                 return for_clients(run_comparison(self._engine, request, mode=how, on_progress=Told(self._engine), quality=score, stop=gone))
 
     def ask(
@@ -136,6 +136,7 @@ class Endpoints:
         with told():
             self._start()
             request = build_request(prompt, system, format, max_new_tokens, temperature, seed)
+            each_token = yes_or_no(positions, "positions")
             found: list[AnswerQuality] = []
 
             def score(engine: Engine, runs: Runs, greedy: bool) -> Quality:
@@ -149,7 +150,7 @@ class Endpoints:
                 record = run_comparison(self._engine, request, on_progress=Told(self._engine), quality=gone.unless(score), stop=gone)
             if not found:
                 raise InferenceError(LEFT)
-            return {"record": for_clients(record), "positions": [*each_position(found[-1])] if positions else None}
+            return {"record": for_clients(record), "positions": [*each_position(found[-1])] if each_token else None}
 
     def _name(self, key: str) -> str:
         return next(status.name for status in self._engine.status() if status.key == key)
