@@ -68,6 +68,7 @@ def begin() -> type[DeviceApi]:
 
 def compute_on_the_cpu(folder: str) -> None:
     """In workers, which are forked later; after `spaces` was imported. The weights are packed into `folder` when the page opens, as on the platform."""
+    import torch
     from spaces.config import Config
     from spaces.zero import torch as patched
     from spaces.zero.torch import patching
@@ -83,6 +84,7 @@ def compute_on_the_cpu(folder: str) -> None:
             return 0
 
     def move(callback: object = None) -> None:
+        torch.set_num_threads(1)  # OpenMP's don't survive a fork: a copy of some size waited for them for ever, now and then
         for fake, original in patching.cuda_aliases.items():
             if original is not None:
                 fake.data = original
