@@ -61,7 +61,7 @@ def _passes(points: Sequence[Point], wait_s: float) -> dict[str, Any]:
         if after >= wait_s:
             tokens = low + (high - low) * (wait_s - before) / (after - before)
             return found | {"tokens": tokens, "between": [low, high], "words": f"at about {tokens:,.0f} tokens (interpolated between {low:,} and {high:,})"}
-    return found | {"words": f"not up to {known[-1][0]:,} tokens, the longest that was measured"}
+    return found | {"words": f"at no measured length (the longest: {known[-1][0]:,} tokens)"}
 
 
 def lengths_words(found: dict[str, Any], width: int) -> str:

@@ -29,10 +29,10 @@ def test_where_a_wait_is_passed_is_interpolated_between_measured_lengths_and_nev
     found = lanes(cpu_fp32=[entry(16, 0.1), entry(128, 0.5), entry(512, 2.5), entry(2048, 9.0)], cuda_nf4=[entry(16, 1.5), entry(128, 2.0)])
     one, ten = found["cpu:fp32"]["passes"]
     assert one["tokens"] == 128 + (512 - 128) * (1 - 0.5) / (2.5 - 0.5) == 224 and one["between"] == [128, 512]
-    assert ten["tokens"] is None and ten["words"] == "not up to 2,048 tokens, the longest that was measured"
+    assert ten["tokens"] is None and ten["words"] == "at no measured length (the longest: 2,048 tokens)"
     assert found["cuda:nf4"]["passes"][0]["words"] == "already at 16 tokens, the shortest that was measured"
     words = " ".join(lengths_words(found, WIDE).split())
-    assert "cpu:fp32: the first token passes 1.00 s at about 224 tokens (interpolated between 128 and 512); 10.0 s not up to 2,048 tokens" in words
+    assert "cpu:fp32: the first token passes 1.00 s at about 224 tokens (interpolated between 128 and 512); 10.0 s at no measured length" in words
 
 
 def test_a_wait_that_is_met_on_a_measured_length_is_passed_there():
