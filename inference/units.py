@@ -32,6 +32,11 @@ def seconds_to(value: float, to: Callable[[float], int]) -> str:
     return seconds(turned * step)
 
 
+def exact_seconds(value: float) -> str:
+    """The same of what was asked, never rounded to another: "1.60 s", "16.45 s"."""
+    return seconds(value) if seconds_to(value, math.floor) == seconds_to(value, math.ceil) else f"{digits(value)} s"
+
+
 def digits(value: float, most: int = 10) -> str:
     """A number to so many digits, never by an exponent: "20,000", "0.2769", "1.5"."""
     behind = max(0, most - 1 - math.floor(math.log10(abs(value)))) if value and math.isfinite(value) else 0
