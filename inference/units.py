@@ -9,11 +9,11 @@ UNKNOWN = "n/a"
 
 
 def seconds(value: float | None) -> str:
-    """A span: "0.42 ms", "35 ms", "1.24 s", "12.4 s", "2 min 05 s", "1 h 02 min"."""
+    """A span, of at least two digits: "0.42 ms", "7.0 ms", "35 ms", "1.24 s", "12.4 s", "2 min 05 s", "1 h 02 min"."""
     if value is None or math.isnan(value):
         return UNKNOWN
     if value < 0.0995:
-        return f"{value * 1000:.2g} ms"
+        return f"{value * 1000:#.2g}".rstrip(".") + " ms" if value else "0 ms"
     if value < 0.9995:
         return f"{value * 1000:.0f} ms"
     if value < 99.95:
