@@ -52,7 +52,7 @@ def _served(serving: Serving) -> list[Traced]:
         source = f"estimated: a line simulated with Poisson arrivals over {many(asked.open_hours, 'hour')}, answers drawn from those measured"
         found.append(Traced("First token with the wait, p95", seconds(waits.first_s), source))
         found.append(Traced("Whole answer with the wait, p95", seconds(waits.total_s), "estimated: the same"))
-    found.append(Traced("Hours of hardware a day", f"{hours:.2f}", _hours(serving)))
+    found.append(Traced("Hours of hardware a day", some_hours(hours), _hours(serving)))
     return found
 
 
@@ -71,10 +71,10 @@ def _hours(serving: Serving) -> str:
     if serving.batches:
         return f"estimated: awake until {many(asked.sleep_after_min or 0.0, 'minute')} after a visitor"
     if asked.sleep_after_min is None:
-        return f"24 x machines, always on; {serving.machines * day.answering:.2f} of them at work, estimated"
+        return f"24 x machines, always on; {some_hours(serving.machines * day.answering)} of them at work, estimated"
     each = "" if serving.machines == 1 else " on each machine"
-    parts = f"{day.answering:.2f} answering, {day.idle:.2f} idle until asleep after {many(asked.sleep_after_min, 'minute')}"
-    return f"estimated: {parts}, {day.loading:.2f} in {day.loads:.2f} loads{each}"
+    parts = f"{some_hours(day.answering)} answering, {some_hours(day.idle)} idle until asleep after {many(asked.sleep_after_min, 'minute')}"
+    return f"estimated: {parts}, {some_hours(day.loading)} in {some_hours(day.loads)} loads{each}"
 
 
 def _capacity(serving: Serving) -> tuple[str, str]:
@@ -131,6 +131,11 @@ def spread(values: Sequence[float]) -> str:
     """ "0.42 s (0.40 s - 0.46 s, n 5)"."""
     middle = seconds(statistics.median(values))
     return f"{middle} ({seconds(min(values))} - {seconds(max(values))}, n {len(values)})" if len(values) > 1 else f"{middle} (n 1)"
+
+
+def some_hours(value: float) -> str:
+    """ "24.00", and to two figures what is less than a tenth: "0.0042"."""
+    return f"{value:.2f}" if value >= 0.0995 or value == 0 else digits(value, 2)
 
 
 def dollars(value: float) -> str:

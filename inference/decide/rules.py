@@ -59,7 +59,8 @@ def _time(title: str, limit: float, values: Sequence[float]) -> Rule:
 
 
 def _share(difference: float, limit: float) -> str:
-    return f", {100 * difference / limit:.0f} % of the limit"
+    part = difference / limit
+    return f", {100 * part:.0f} % of the limit" if part >= 0.005 or part == 0 else ", less than 1 % of the limit"
 
 
 def _wait(serving: Serving, times: Sequence[Rule]) -> list[Rule]:

@@ -58,3 +58,15 @@ def test_so_few_answers_that_waking_breaks_a_limit_are_told():
         assert (of(few, "cuda:nf4").out is not None) == out
         assert any(f"from about {fewest:,.0f} on fewer of the visitors wake" in words for words in few.turned_by) == out
     assert all(turn.answers_per_day >= fewest for turn in many.turns), "below, the one lane can't be chosen at any cost"
+
+
+def test_little_is_never_told_as_nothing():
+    rarely = decided(asked(0.001, sleep_after_min=5), CARD, CPU)
+    hours = [figure for each in rarely.candidates for figure in each.figures if figure.title.startswith("Hours")]
+    assert (
+        [each.words for each in hours] == ["0.000095", "0.000096"]
+        and "in 0.001 loads" in hours[0].source
+        and " 0.00 " not in told(each.source for each in hours)
+    )
+    just = decided(asked(max_first_token_s=0.0999), CARD, CPU)
+    assert of(just, "cuda:nf4").out.endswith("0.10 ms too long, less than 1 % of the limit.")
