@@ -111,7 +111,8 @@ def _tightened(asked: Asked, chosen: Judged) -> list[str]:
     both = ((FIRST, keeps.first_s), (TOTAL, keeps.total_s))
     found = [f"{title}: under a limit of {seconds_to(limit_s, math.ceil)} {lane.lane} is not sure to keep it." for title, limit_s in both if limit_s]
     if asked.min_agreement is not None and lane.agreement is not None and not lane.is_reference:
-        found.append(f"{AGREEMENT}: from {percent(lane.agreement - ERRORS * (lane.agreement_se or 0.0))} asked on {lane.lane} is not sure to keep it.")
+        least = math.ceil(1e4 * (lane.agreement - ERRORS * (lane.agreement_se or 0.0))) / 1e4
+        found.append(f"{AGREEMENT}: from {percent(least)} asked on {lane.lane} is not sure to keep it.")
     return found
 
 

@@ -70,3 +70,10 @@ def test_little_is_never_told_as_nothing():
     )
     just = decided(asked(max_first_token_s=0.0999), CARD, CPU)
     assert of(just, "cuda:nf4").out.endswith("0.10 ms too long, less than 1 % of the limit.")
+
+
+def test_from_the_agreement_that_is_told_on_it_is_not_sure():
+    scored = replace(SCORED, agreement=0.97, agreement_se=0.0049876)  # sure up to 96.00248 %
+    found = decided(asked(gpu=0.05, min_agreement=0.95), scored, CPU)
+    assert "Same first choice: from 96.01 % asked on cuda:nf4 is not sure to keep it." in found.turned_by
+    assert decided(asked(gpu=0.05, min_agreement=0.9601), scored, CPU).chosen is None and decided(asked(gpu=0.05, min_agreement=0.96), scored, CPU).chosen
