@@ -29,7 +29,7 @@ def test_where_one_lane_costs_nothing_the_sentence_of_its_price_is_whole():
 
 def test_no_turn_is_told_of_a_lane_that_keeps_the_limits_at_no_number_of_answers():
     once = replace(CARD, ttft_s=(2.5,), total_s=(2.6,))  # one run over the limit: not out, and kept by nobody
-    found = decided(asked(gpu=0.05, cpu=0.1, max_first_token_s=1.5), once, CPU)
+    found = decided(asked(gpu=0.15, cpu=0.1, max_first_token_s=1.5), once, CPU)
     assert of(found, "cuda:nf4").capacity_per_day is None and of(found, "cuda:nf4").out is None
     assert found.turns == () and "is the cheaper one" not in told(found.turned_by)
 
