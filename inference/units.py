@@ -9,11 +9,11 @@ UNKNOWN = "n/a"
 
 
 def seconds(value: float | None) -> str:
-    """A span: "0.42 ms", "35 ms", "1.24 s", "12.4 s", "2 min 05 s", "1 h 02 min"."""
+    """A span, of at least two digits: "0.42 ms", "7.0 ms", "35 ms", "1.24 s", "12.4 s", "2 min 05 s", "1 h 02 min"."""
     if value is None or math.isnan(value):
         return UNKNOWN
     if value < 0.0995:
-        return f"{value * 1000:.2g} ms"
+        return f"{value * 1000:#.2g}".rstrip(".") + " ms" if value else "0 ms"
     if value < 0.9995:
         return f"{value * 1000:.0f} ms"
     if value < 99.95:
@@ -30,6 +30,11 @@ def seconds_to(value: float, to: Callable[[float], int]) -> str:
         step = 0.001 if value < 0.9995 else 0.01 if value < 9.995 else 0.1 if value < 99.95 else 1.0
     turned = to(value / step + (1e-6 if to is math.floor else -1e-6))
     return seconds(turned * step)
+
+
+def exact_seconds(value: float) -> str:
+    """The same of what was asked, never rounded to another: "1.60 s", "16.45 s"."""
+    return seconds(value) if seconds_to(value, math.floor) == seconds_to(value, math.ceil) else f"{digits(value)} s"
 
 
 def digits(value: float, most: int = 10) -> str:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from inference.units import digits, many, seconds, seconds_to
+from inference.units import digits, exact_seconds, many, seconds, seconds_to
 
 PARTS = {" ms": 1e-3, " s": 1.0}
 
@@ -28,6 +28,16 @@ def test_a_span_rounded_up_or_down_is_never_on_the_other_side_of_it_and_as_near_
         assert down <= value * (1 + 1e-6) and up >= value * (1 - 1e-6), value
         assert up - down <= max(0.1 * value, 0.001) and down <= told(seconds(value)) <= up, value
     assert [seconds_to(5.5, way) for way in (math.ceil, math.floor)] == ["5.50 s", "5.50 s"]
+
+
+def test_a_span_has_two_digits_at_least_so_that_figures_side_by_side_are_equally_exact():
+    spans = (0.007, 0.0069, 0.00996, 0.0994, 0.0004, 0.00002, 0.0995, 0.0)
+    assert [seconds(span) for span in spans] == ["7.0 ms", "6.9 ms", "10 ms", "99 ms", "0.40 ms", "0.020 ms", "100 ms", "0 ms"]
+
+
+def test_a_span_that_was_asked_is_told_as_it_was_asked():
+    asked = {1.6: "1.60 s", 16.45: "16.45 s", 2.345: "2.345 s", 0.05: "50 ms", 0.0125: "0.0125 s", 90.0: "90.0 s", 120.0: "2 min 00 s", 120.5: "120.5 s"}
+    assert [exact_seconds(span) for span in asked] == list(asked.values())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from inference.record.model import Record
-from inference.record.scoreboard import facts, no_winner, standings
+from inference.record.scoreboard import facts, fastest, no_winner
 from inference.record.scores import Quality
 from inference.series.table import short
 from inference.units import UNKNOWN
@@ -119,4 +119,4 @@ def winner(record: Record) -> str:
         return next(fact.words for fact in told if not fact.words.startswith(UNKNOWN))  # whether the answers differ is always known
     if not record.verdict.pairs:
         return no_winner(record).rstrip(".")
-    return f"{standings(record)[0].title} writes fastest"
+    return fastest(record).partition(",")[0] or "No two speeds to compare"

@@ -13,7 +13,7 @@ from inference.decide.candidates import CENT, Judged, judge, ranked
 from inference.decide.costs import Curve
 from inference.decide.evidence import Gathered
 from inference.decide.figures import dollars
-from inference.decide.model import Asked, Decision
+from inference.decide.model import Asked, Decision, Turn
 from inference.decide.turns import turns
 
 
@@ -29,13 +29,20 @@ def decide_with_curves(asked: Asked, found: Gathered) -> tuple[Decision, dict[st
     kept = ranked([each for each in judged if each.candidate.out is None])
     doubts = _doubts(kept)
     chosen = kept[0] if kept and not doubts else None
-    changes = turns({each.lane.lane: each.serving.curve for each in kept if each.serving})
+    changes = _turns(kept)
     decision = Decision(
         asked=asked, model=found.model, candidates=tuple(each.candidate for each in judged), turns=changes, chosen=chosen.lane.lane if chosen else None,
         sentence=reasons.sentence(kept, chosen, doubts, judged), because=tuple(reasons.because(kept, chosen, judged)),
         turned_by=tuple(reasons.turned_by(asked, kept, chosen, judged, changes)), remarks=tuple(reasons.remarks(asked, found, judged)),
     )  # fmt: skip
     return decision, {each.lane.lane: each.serving.curve for each in judged if each.serving and each.candidate.cost_month is not None and each.can}
+
+
+def _turns(kept: Sequence[Judged]) -> tuple[Turn, ...]:
+    """Where the cheapest of these lanes changes, of those that can keep the limits; no turn where so few visitors come that one of the two breaks them by waking."""
+    served = {each.lane.lane: each.serving for each in kept if each.serving and each.can}
+    found = turns({lane: each.curve for lane, each in served.items()})
+    return tuple(turn for turn in found if all(turn.answers_per_day >= (served[lane].fewest_per_day or 0.0) for lane in (turn.before, turn.then)))
 
 
 def _doubts(kept: Sequence[Judged]) -> list[str]:

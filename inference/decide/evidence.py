@@ -88,15 +88,16 @@ def _evidence(name: str, measured: Measured) -> Evidence:
     """The times of one lane, of its counted runs in all records; warm ones only, where there are any."""
     _, last = next((each for each in reversed(measured) if each[1].device), measured[-1])
     hardware = _hardware(name, measured)
-    runs = [run for _, lane in measured for run in lane.runs]
-    counted = [run for run in runs if run.counted and run.ttft_s is not None and run.total_s]
-    warm = [run for run in counted if run.warm is not False] or counted
+    asked = [(run, record.request.prompt) for record, lane in measured for run in lane.runs]
+    of_counted = [(run, prompt) for run, prompt in asked if run.counted and run.ttft_s is not None and run.total_s]
+    of_warm = [(run, prompt) for run, prompt in of_counted if run.warm is not False] or of_counted
+    runs, counted, warm = ([run for run, _ in each] for each in (asked, of_counted, of_warm))
     return Evidence(
         lane=name, title=last.title(name), device=last.device, hardware=hardware,
         ttft_s=tuple(run.ttft_s for run in warm if run.ttft_s is not None), total_s=tuple(run.total_s for run in warm if run.total_s is not None),
         tpot_s=tuple(run.tpot_s for run in warm if run.tpot_s is not None), new_tokens=tuple(run.new_tokens for run in warm if run.new_tokens is not None),
         load_s=_load_s(measured), memory_bytes=_memory(measured), energy_j=_energy_j(warm), noise=any("noise" in (lane.note or "") for _, lane in measured),
-        notes=tuple(_notes(last, runs, counted, warm)), why_not=None if counted else _why_not(last, runs),
+        prompts=frozenset(prompt for _, prompt in of_warm), notes=tuple(_notes(last, runs, counted, warm)), why_not=None if counted else _why_not(last, runs),
     )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def _served(serving: Serving) -> list[Traced]:
         source = f"estimated: a line simulated with Poisson arrivals over {many(asked.open_hours, 'hour')}, answers drawn from those measured"
         found.append(Traced("First token with the wait, p95", seconds(waits.first_s), source))
         found.append(Traced("Whole answer with the wait, p95", seconds(waits.total_s), "estimated: the same"))
-    found.append(Traced("Hours of hardware a day", f"{hours:.2f}", _hours(serving)))
+    found.append(Traced("Hours of hardware a day", some_hours(hours), _hours(serving)))
     return found
 
 
@@ -71,10 +71,10 @@ def _hours(serving: Serving) -> str:
     if serving.batches:
         return f"estimated: awake until {many(asked.sleep_after_min or 0.0, 'minute')} after a visitor"
     if asked.sleep_after_min is None:
-        return f"24 x machines, always on; {serving.machines * day.answering:.2f} of them at work, estimated"
+        return f"24 x machines, always on; {some_hours(serving.machines * day.answering)} of them at work, estimated"
     each = "" if serving.machines == 1 else " on each machine"
-    parts = f"{day.answering:.2f} answering, {day.idle:.2f} idle until asleep after {many(asked.sleep_after_min, 'minute')}"
-    return f"estimated: {parts}, {day.loading:.2f} in {day.loads:.2f} loads{each}"
+    parts = f"{some_hours(day.answering)} answering, {some_hours(day.idle)} idle until asleep after {many(asked.sleep_after_min, 'minute')}"
+    return f"estimated: {parts}, {some_hours(day.loading)} in {some_hours(day.loads)} loads{each}"
 
 
 def _capacity(serving: Serving) -> tuple[str, str]:
@@ -93,8 +93,8 @@ def _capacity(serving: Serving) -> tuple[str, str]:
 
 
 def _dollars(serving: Serving, month: tuple[float, float, float]) -> list[Traced]:
-    asked, price = serving.asked, serving.asked.prices.get(serving.lane.lane)
-    if price is None:
+    asked, given = serving.asked, serving.asked.prices.get(serving.lane.lane)
+    if given is None:
         return []
     middle, low, high = month
     between = "" if dollars(low) == dollars(high) else f" ({dollars(low)} to {dollars(high)})"
@@ -105,9 +105,9 @@ def _dollars(serving: Serving, month: tuple[float, float, float]) -> list[Traced
     )
     how = "the quickest and from the slowest answer" if len(serving.line.total_s) < MANY_RUNS else "a mean two standard errors less, and more"
     ends = f"; from {how}" if between else ""
-    floor = costs.floor_of_1000(price.dollars_per_hour, serving.seconds_at_full_use)
+    floor = costs.floor_of_1000(given.dollars_per_hour, serving.seconds_at_full_use)
     return [
-        Traced("Price", f"{dollars(price.dollars_per_hour)} an hour", price.source),
+        Traced("Price", f"{price_given(given.dollars_per_hour)} an hour", given.source),
         Traced("Cost a month", f"{dollars(middle)}{between}", f"{way}{ends}"),
         Traced("Cost of 1,000 answers", dollars(costs.of_1000(middle, asked.answers_per_day)), f"cost a month / (your answers a day x {DAYS_A_MONTH:.2f}) x 1,000"),
         Traced("The same, never idle", dollars(floor), f"price x {seconds(serving.seconds_at_full_use)} an answer / 3.6, the least that it can be"),
@@ -133,9 +133,25 @@ def spread(values: Sequence[float]) -> str:
     return f"{middle} ({seconds(min(values))} - {seconds(max(values))}, n {len(values)})" if len(values) > 1 else f"{middle} (n 1)"
 
 
+def some_hours(value: float) -> str:
+    """ "24.00", and to two figures what is less than a tenth: "0.0042"."""
+    return f"{value:.2f}" if value >= 0.0995 or value == 0 else digits(value, 2)
+
+
 def dollars(value: float) -> str:
     """ "$1,234.56", and to three figures what is less than ten cents: "$0.0123"."""
-    return f"${value:,.2f}" if value >= 0.0995 or value == 0 else f"${value:.3g}" if value >= 1e-4 else f"${value:.2e}"
+    return f"${value:,.2f}" if value >= 0.0995 or value == 0 else f"${value:#.3g}" if value >= 1e-4 else f"${value:.2e}"
+
+
+def price(dollars_per_hour: float, most: int = 4) -> str:
+    """A price an hour to four digits: "$0.2769", "$3.60"."""
+    whole, _, cents = digits(dollars_per_hour, most).partition(".")
+    return f"${whole}.{cents:0<2}" if cents else f"${whole}"
+
+
+def price_given(dollars_per_hour: float) -> str:
+    """A price as it was given, never rounded to another: "$0.1254"."""
+    return price(dollars_per_hour, most=10)
 
 
 def number(value: float) -> str:

@@ -30,7 +30,7 @@ def with_load(found: Gathered, path: Path) -> Gathered:
     try:
         loads = {str(lane): _clients(rows) for lane, rows in held["clients"].items()}
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise WrongArguments(f"{path.name} is damaged: a load lacks {error}, or it is no number. Measure again, or give another file.") from error
+        raise WrongArguments(f"{path.name} is damaged: a load lacks a figure, or it can be none ({error}). Measure again, or give another file.") from error
     lanes = tuple(replace(lane, clients=loads.get(lane.lane, ())) for lane in found.lanes)
     unknown = [lane for lane in loads if lane not in {each.lane for each in lanes}]
     told = [f"{path.name}: no record has {', '.join(unknown)}, so that load is left out."] if unknown else []
@@ -75,7 +75,11 @@ def _row(row: Any) -> Clients:
     if first is None or total is None or rate is None:  # nobody was answered
         return Clients(int(row["clients"]), math.inf, math.inf, 0.0, 0, max(1, failed))
     tokens = row.get("new_tokens")
-    return Clients(int(row["clients"]), float(first), float(total), float(rate), int(row["n"]), failed, None if tokens is None else float(tokens))
+    found = Clients(int(row["clients"]), float(first), float(total), float(rate), int(row["n"]), failed, None if tokens is None else float(tokens))
+    spans = (found.first_token_p95_s, found.total_p95_s, found.new_tokens or 0.0)
+    if not (found.clients > 0 and found.n > 0 <= failed and 0 < found.answers_per_min < math.inf and all(0 <= span < math.inf for span in spans)):
+        raise ValueError(f"{found.clients} clients")
+    return found
 
 
 def _held_against(spread: Any) -> Any:

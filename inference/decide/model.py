@@ -63,7 +63,7 @@ class Evidence:
 
     `why_not` says why it can be no candidate (it failed, was not measured). `new_tokens` and `tpot_s` are of the runs that have them.
     `agreement` and `lost` are against the reference lane, over `positions` and `expected` answers; `hardware` is as the lane's process said.
-    `noise`: the weights are random, so that nothing is said of its answers. `clients`: by number, where a load was measured.
+    `noise`: the weights are random, so that nothing is said of its answers. `clients`: by number, where a load was measured. `prompts`: those of the runs.
     """
 
     lane: str
@@ -85,6 +85,7 @@ class Evidence:
     is_reference: bool = False
     noise: bool = False
     clients: tuple[Clients, ...] = ()
+    prompts: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     why_not: str | None = None
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from inference.decide.candidates import CENT, Judged
 from inference.decide.evidence import Gathered
-from inference.decide.figures import dollars, number
+from inference.decide.figures import dollars, number, price, price_given
 from inference.decide.model import DAYS_A_MONTH, Asked, Price, Turn
 from inference.decide.queue import Limits
 from inference.decide.rules import AGREEMENT, FIRST, LOST, TOTAL, WAIT, likely, percent
@@ -64,7 +64,7 @@ def because(kept: Sequence[Judged], chosen: Judged | None, judged: Sequence[Judg
 
 def turned_by(asked: Asked, kept: Sequence[Judged], chosen: Judged | None, judged: Sequence[Judged], turns: Sequence[Turn]) -> list[str]:
     """What would turn the decision: prices, limits, answers a day; where there is none, what would make one."""
-    found = _answers(turns, asked.answers_per_day)
+    found = [*_woken(asked, judged), *_answers(turns, asked.answers_per_day)]
     if chosen is None:
         open_rules = [f"{rule.title} of {each.lane.lane}: {rule.margin}." for each in kept for rule in each.open_rules]
         return [*open_rules, *_apart(asked, kept), *_relaxed(judged, None), *found]
@@ -83,7 +83,7 @@ def _apart(asked: Asked, kept: Sequence[Judged]) -> list[str]:
         now = asked.prices[first.lane.lane].dollars_per_hour
         found.append(
             f"Price: {first.lane.lane} would surely be the cheaper one under {price(now * other_low / high)} an hour, {other.lane.lane} over "
-            f"{price(now * other_high / low)} (now {price(now)}); more runs bring the two closer."
+            f"{price(now * other_high / low)} (now {price_given(now)}); more runs bring the two closer."
         )
     return found
 
@@ -99,16 +99,10 @@ def _prices(asked: Asked, chosen: Judged, kept: Sequence[Judged]) -> list[str]:
         even = chosen.cost[0] / (hours * DAYS_A_MONTH)
         own = other.cost[0] / ((chosen.candidate.hours_per_day or 1.0) * DAYS_A_MONTH)
         now = [asked.prices[each.lane.lane].dollars_per_hour for each in (other, chosen)]
-        under = f"{other.lane.lane} would be the cheaper one under {price(even)} an hour (now {price(now[0])})" if even else ""
-        over = f"{'or ' if under else ''}{chosen.lane.lane} the dearer one over {price(own)}{'' if under else ' an hour'} (now {price(now[1])})"
+        under = f"{other.lane.lane} would be the cheaper one under {price(even)} an hour (now {price_given(now[0])})" if even else ""
+        over = f"{'or ' if under else ''}{chosen.lane.lane}{'' if under else ' would be'} the dearer one over {price(own)}{'' if under else ' an hour'} (now {price_given(now[1])})"
         found.append(f"Price: {', '.join(filter(None, (under, over)))}.")
     return found
-
-
-def price(dollars_per_hour: float) -> str:
-    """A price an hour to four digits: "$0.2769", "$3.60"."""
-    whole, _, cents = digits(dollars_per_hour, 4).partition(".")
-    return f"${whole}.{cents:0<2}" if cents else f"${whole}"
 
 
 def _tightened(asked: Asked, chosen: Judged) -> list[str]:
@@ -117,7 +111,8 @@ def _tightened(asked: Asked, chosen: Judged) -> list[str]:
     both = ((FIRST, keeps.first_s), (TOTAL, keeps.total_s))
     found = [f"{title}: under a limit of {seconds_to(limit_s, math.ceil)} {lane.lane} is not sure to keep it." for title, limit_s in both if limit_s]
     if asked.min_agreement is not None and lane.agreement is not None and not lane.is_reference:
-        found.append(f"{AGREEMENT}: from {percent(lane.agreement - ERRORS * (lane.agreement_se or 0.0))} asked on {lane.lane} is not sure to keep it.")
+        least = math.ceil(1e4 * (lane.agreement - ERRORS * (lane.agreement_se or 0.0))) / 1e4
+        found.append(f"{AGREEMENT}: from {percent(least)} asked on {lane.lane} is not sure to keep it.")
     return found
 
 
@@ -174,10 +169,24 @@ def _one_more(asked: Asked, chosen: Judged) -> list[str]:
     ]
 
 
+def _woken(asked: Asked, judged: Sequence[Judged]) -> list[str]:
+    """The fewest answers a day that a lane which sleeps between visits needs to keep the limits on time: with fewer, more of its visitors wake it."""
+    found: dict[str, list[str]] = {}
+    for each in judged:
+        fewest = each.serving.fewest_per_day if each.serving and all(rule.title == WAIT for rule in each.broken_rules) else None
+        if fewest is None or (each.broken_rules and fewest <= asked.answers_per_day):
+            continue
+        about = digits(float(f"{fewest:.1e}"))
+        kept = f"from about {about} on fewer of the visitors wake the machine, and the limit on time is kept"
+        breaks = f"under about {about} more of the visitors wake the machine, and the limit on time breaks"
+        found.setdefault(kept if each.broken_rules else breaks, []).append(each.lane.lane)
+    return [f"Answers a day: {words}, estimated: {', '.join(lanes)}." for words, lanes in found.items()]
+
+
 def _answers(turns: Sequence[Turn], now: float) -> list[str]:
     """The turning points around the answers a day that are asked, the nearest first below, then above."""
     below, above = [turn for turn in turns if turn.answers_per_day <= now], [turn for turn in turns if turn.answers_per_day > now]
-    found = [f"Answers a day: under {number(turn.answers_per_day)} {turn.before} is the cheaper one." for turn in below[-1:]]
+    found = [f"Answers a day: {_under(below)} {turn.before} is the cheaper one." for turn in below[-1:]]
     found += [f"Answers a day: from {number(turn.answers_per_day)} on {turn.then} is the cheaper one." for turn in above[:MOST_TURNS]]
     if len(above) > MOST_TURNS:
         last = above[-1]
@@ -185,6 +194,14 @@ def _answers(turns: Sequence[Turn], now: float) -> list[str]:
             f"Machines come whole, so it turns {count(len(above) - MOST_TURNS, 'more time')}, the last time at {number(last.answers_per_day)}, to {last.then}."
         )
     return found
+
+
+def _under(below: Sequence[Turn]) -> str:
+    """Where the lane before the last of these turns is the cheaper one: machines come whole, so that further down another one may be."""
+    last, before = below[-1].answers_per_day, below[-2].answers_per_day if len(below) > 1 else None
+    if before is None:
+        return f"under {number(last)}"
+    return f"from {number(before)} to {number(last - 1)}" if last - 1 > before else f"at {number(before)}"
 
 
 def remarks(asked: Asked, found: Gathered, judged: Sequence[Judged]) -> list[str]:

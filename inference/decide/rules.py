@@ -13,7 +13,7 @@ from inference.decide.model import Rule
 from inference.decide.serving import ENOUGH_FOR_P95, ERRORS, Serving, at_most, spread
 from inference.lanes import LaneName
 from inference.record.scores import ENOUGH_POSITIONS
-from inference.units import count, many, seconds, seconds_to, share
+from inference.units import count, digits, exact_seconds, many, seconds, seconds_to, share
 
 ENOUGH_RUNS = 3  # fewer have no spread worth the name
 FIRST, TOTAL, WAIT, AGREEMENT, LOST = "First token", "Whole answer", "With the wait", "Same first choice", "Answers lost"
@@ -41,22 +41,26 @@ def _time(title: str, limit: float, values: Sequence[float]) -> Rule:
     """A limit on time against the runs, nobody waiting."""
     (low, high), n = spread(values), len(values)
     if n < ENOUGH_RUNS:
-        return Rule(title, None, f"{seconds(low)} against a limit of {seconds(limit)}: {SAMPLES[n]}", ASK_AGAIN)
+        return Rule(title, None, f"{seconds(low)} against a limit of {exact_seconds(limit)}: {SAMPLES[n]}", ASK_AGAIN)
     what = f"the p95 of {n} runs is" if n >= ENOUGH_FOR_P95 else f"{n} runs took"
     if high <= limit:
         return Rule(
-            title, True, f"{what} {seconds(high)} at most, the limit is {seconds(limit)}", f"{seconds(limit - high)} to spare{_share(limit - high, limit)}"
+            title,
+            True,
+            f"{what} {seconds(high)} at most, the limit is {exact_seconds(limit)}",
+            f"{seconds(limit - high)} to spare{_share(limit - high, limit)}",
         )
     if low > limit:
         return Rule(
-            title, False, f"{what} {seconds(low)} at least, the limit is {seconds(limit)}", f"{seconds(low - limit)} too long{_share(low - limit, limit)}"
+            title, False, f"{what} {seconds(low)} at least, the limit is {exact_seconds(limit)}", f"{seconds(low - limit)} too long{_share(low - limit, limit)}"
         )
-    words = f"{what} {seconds(low)} to {seconds(high)}, and the limit of {seconds(limit)} lies between"
+    words = f"{what} {seconds(low)} to {seconds(high)}, and the limit of {exact_seconds(limit)} lies between"
     return Rule(title, None, words, f"a limit of {seconds_to(high, math.ceil)} is kept, one under {seconds_to(low, math.floor)} is not")
 
 
 def _share(difference: float, limit: float) -> str:
-    return f", {100 * difference / limit:.0f} % of the limit"
+    part = difference / limit
+    return f", {100 * part:.0f} % of the limit" if part >= 0.005 or part == 0 else ", less than 1 % of the limit"
 
 
 def _wait(serving: Serving, times: Sequence[Rule]) -> list[Rule]:
@@ -70,7 +74,7 @@ def _wait(serving: Serving, times: Sequence[Rule]) -> list[Rule]:
     waits, limits = serving.waits, serving.limits
     both = (("first token", waits.first_s, limits.first_s), ("answer", waits.total_s, limits.total_s))
     each = [(what, got, limit) for what, got, limit in both if limit]
-    told = " and ".join(f"{what} after {seconds(got)} (limit {seconds(limit)})" for what, got, limit in each)
+    told = " and ".join(f"{what} after {seconds(got)} (limit {exact_seconds(limit)})" for what, got, limit in each)
     how = f"measured with {serving.most_clients.clients} clients at once" if serving.batches and serving.most_clients else "estimated"
     words = f"95 of 100 visitors get the {told}, {how} for {many(serving.asked.answers_per_day, 'answer')} a day on {count(serving.machines, 'machine')}"
     if not waits.keeps(limits):
@@ -86,7 +90,7 @@ def _agreement(serving: Serving, limit: float) -> Rule:
     if lane.agreement is None:
         return _unmeasured(AGREEMENT, serving)
     error = lane.agreement_se or 0.0
-    words = f"{percent(lane.agreement)} ± {percent(error)} over {lane.positions:,} positions, at least {percent(limit)} is asked"
+    words = f"{percent(lane.agreement)} ± {percent(error)} over {lane.positions:,} positions, at least {percent_asked(limit)} is asked"
     if lane.positions < ENOUGH_POSITIONS:
         return Rule(AGREEMENT, None, words, f"{ENOUGH_POSITIONS} positions are the fewest for a verdict")
     off = lane.agreement - limit
@@ -102,9 +106,7 @@ def _lost(serving: Serving, limit: float) -> Rule:
     if lane.lost is None or not lane.expected:
         return _unmeasured(LOST, serving)
     low, high = likely(lane.lost, lane.expected)
-    words = (
-        f"{lane.lost} of {lane.expected} expected answers went from right to wrong ({percent(lane.lost / lane.expected)}), at most {percent(limit)} is asked"
-    )
+    words = f"{lane.lost} of {lane.expected} expected answers went from right to wrong ({percent(lane.lost / lane.expected)}), at most {percent_asked(limit)} is asked"
     between = f"between {percent(low)} and {percent(high)}"
     if limit == 0:  # just these answers are meant: of all others nobody can know
         return Rule(LOST, lane.lost == 0, words, "of these answers" if lane.lost == 0 else f"{count(lane.lost, 'answer')} too many")
@@ -127,6 +129,11 @@ def _unmeasured(title: str, serving: Serving) -> Rule:
     if LaneName.parse(serving.lane.lane).elsewhere:
         return Rule(title, None, "not measured: a server gives no log-probabilities to score by", "only its answers can be held against others")
     return Rule(title, None, "not measured", SCORE)
+
+
+def percent_asked(part: float) -> str:
+    """The same of what was asked, never rounded to another: "98.20 %", "98.765 %"."""
+    return percent(part) if math.isclose(100 * part, round(100 * part, 2), abs_tol=1e-9) else f"{digits(100 * part)} %"
 
 
 def percent(part: float) -> str:

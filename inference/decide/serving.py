@@ -23,6 +23,8 @@ ERRORS = 2  # standard errors
 MANY_RUNS = 20  # from so many on their mean is known better than between the quickest and the slowest
 PARTS = (1.0, 0.97, 0.93, 0.87, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)  # of what an always-on machine can answer, tried in turn
 NEAR = 0.005  # how exactly the most is found, as a share of that
+LEAST = 1e-6  # answers a day: every visitor wakes the machine
+FINE = 1.02  # how exactly the fewest is found, as a factor
 GROWS = 1.2  # from so many times the tokens a minute of the fewest clients on, a server is taken to answer several at once
 
 
@@ -76,6 +78,20 @@ class Serving:
             middle = (low + high) / 2
             low, high = (middle, high) if self._asleep(middle).keeps(limits) else (low, middle)
         return low
+
+    @cached_property
+    def fewest_per_day(self) -> float | None:
+        """Answers a day of one machine under which so many visitors wake it that the limits break, though with more they are kept; None where there is no such number."""
+        most, limits = self.capacity_per_day, self.limits
+        if self.asked.sleep_after_min is None or limits == Limits() or self.batches or not most or self._asleep(LEAST).keeps(limits):
+            return None
+        low, high = LEAST, most
+        if not self._asleep(high).keeps(limits):
+            return None
+        while high / low > FINE:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if self._asleep(middle).keeps(limits) else (middle, high)
+        return high
 
     def _asleep(self, a_day: float) -> Waits:
         """What visitors of one machine get that sleeps between visits."""

@@ -51,6 +51,8 @@ class Held:
 def read(path: Path) -> Held:
     """What a file holds; raises WrongArguments, with its name, where that is nothing of ours or not whole."""
     held = _json(path)
+    if isinstance(held, dict) and "schema" not in held and isinstance(held.get("clients"), dict):
+        raise WrongArguments(f"{path.name} is what `bench --clients` wrote, a load: give it by --load {path.name}, beside a record.")
     try:
         if isinstance(held, dict) and "schema" not in held and isinstance(held.get("quality"), dict):
             model = held["quality"].get("model")

@@ -144,14 +144,15 @@ def _how(lane: LaneRecord) -> str:
 
 
 def caveat(record: Record) -> str:
-    """What must be said beside the facts, in a sentence or two."""
+    """What must be said beside the facts, in a sentence or two; of more than two lanes first which writes fastest."""
     held = list(dict.fromkeys(lane for pair in record.verdict.pairs for lane in (pair.other, pair.reference)))
     lanes = [record.lanes[lane] for lane in held]
     if not lanes:
         return ""
     here = [lane for lane in lanes if not lane.elsewhere]
     one_device = len({lane.device for lane in here}) == 1
-    parts = [f"{lane.server} is a server elsewhere: its times are taken here, the network included." for lane in lanes if lane.elsewhere]
+    parts = [f"{first}."] if (first := fastest(record)) else []
+    parts += [f"{lane.server} is a server elsewhere: its times are taken here, the network included." for lane in lanes if lane.elsewhere]
     parts += ["Both ran on the same device: what differs is the precision, and the kernels for it."] if one_device and len(here) == len(lanes) == 2 else []
     if record.verdict.device_effect and record.verdict.precision_effect:
         parts.append(
@@ -174,6 +175,20 @@ def caveat(record: Record) -> str:
 def _effect(ratio: float) -> str:
     """A factor as it is: below 1 it slows."""
     return f"{ratio:.2f}×" if ratio < 0.95 else f"{ratio:.1f}×"
+
+
+def fastest(record: Record) -> str:
+    """Of more than two lanes which one writes fastest, and how much faster than the next; empty where there is nothing to hold that against."""
+    known = {lane: speed for lane, each in record.lanes.items() if each.n and (speed := SPEED.read(each))}
+    if len(record.lanes) < 3 or len(known) < 2 or not record.verdict.pairs:
+        return ""
+    first, *others = sorted(known, key=lambda lane: -known[lane])
+    tied = [lane for lane in others if same_size(known[first] / known[lane])]
+    if tied:
+        *before, last = (record.lanes[lane].title(lane) for lane in (first, *tied))
+        return f"{', '.join(before)} and {last} write equally fast{', ahead of the others' if len(tied) < len(others) else ''}"
+    title, after = (record.lanes[lane].title(lane) for lane in (first, others[0]))
+    return f"{title} writes fastest, {factor(known[first] / known[others[0]])} faster than {after}"
 
 
 def standings(record: Record) -> tuple[Standing, ...]:

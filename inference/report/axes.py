@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
 
-from inference.decide.figures import dollars, number
+from inference.decide.figures import dollars, number, price
 from inference.report.charts import ticks_of
 
 WIDE = 10.0  # times from the fewest to the most answers a day: from there on the axis goes by their logarithm
 FEW_DECADES = 2.0  # up to there with ticks at 2 and 5 as well
 SHORT = 10_000  # from there on a number on an axis is told by a letter
 LEAST = 1e-4  # dollars that are told by a power of ten below
+CENTS = 0.0995  # dollars, from which on a tick has two places
 LETTERS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 PHONE = 260  # pixels: a drawing's width on a phone, of a letter at most, between two words, and beside the drawing
 LETTER, BETWEEN, BESIDE = 8, 4, 16
@@ -94,6 +95,8 @@ def _money(value: float, whole: bool) -> str:
         return "$0"
     if value < LEAST:
         return f"${value:.2g}"
+    if value < CENTS:
+        return price(value)
     return f"${_short(value)}" if value >= SHORT else dollars(value).removesuffix(".00") if whole else dollars(value)
 
 

@@ -9,10 +9,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inference.decide.figures import dollars, number
+from inference.decide.figures import number, price_given
 from inference.decide.model import Asked, Candidate, Decision, Rule, Turn
 from inference.lanes import colour
 from inference.report.axes import Place, Tick, across, clear, up
+from inference.units import digits
 
 MOST_TURNS = 3  # that are told and drawn: machines come whole, so that the cheaper lane may change many times
 AROUND = 5.0  # times below the first and above the last number of answers that is marked, the axis goes on
@@ -100,17 +101,17 @@ def _title(decision: Decision, lane: str) -> str:
 def _asked(decision: Decision) -> Iterator[tuple[str, str]]:
     """What was asked as it was given: a limit is never rounded to another."""
     asked: Asked = decision.asked
-    yield "Answers a day", number(asked.answers_per_day)
+    yield "Answers a day", digits(asked.answers_per_day)
     yield "Tokens an answer", str(asked.tokens) if asked.tokens is not None else "as long as those measured"
     for title, limit in (("Longest wait for the first word", asked.max_first_token_s), ("Longest wait for the whole answer", asked.max_total_s)):
         yield title, "no limit" if limit is None else f"{limit:,.10g} s"
     for title, part in (("Least share of equal first choices", asked.min_agreement), ("Most answers lost", asked.max_lost)):
         yield title, "no limit" if part is None else f"{100 * part:.10g} %"
     if asked.open_hours != 24:
-        yield "Open hours a day", f"{asked.open_hours:g}"
-    yield "Between visits", "always on" if asked.sleep_after_min is None else f"asleep after {asked.sleep_after_min:g} min"
+        yield "Open hours a day", digits(asked.open_hours)
+    yield "Between visits", "always on" if asked.sleep_after_min is None else f"asleep after {digits(asked.sleep_after_min)} min"
     for lane, price in asked.prices.items():
-        yield f"Price of {_title(decision, lane)}", f"{dollars(price.dollars_per_hour)} an hour ({price.source})"
+        yield f"Price of {_title(decision, lane)}", f"{price_given(price.dollars_per_hour)} an hour ({price.source})"
 
 
 def _groups(decision: Decision) -> Iterator[tuple[str, tuple[Row, ...]]]:

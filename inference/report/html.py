@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -43,8 +44,8 @@ def html_report(
     text = _template().render(
         policy=POLICY.format(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
         style=Markup(style),  # ours; the one text that is not escaped
-        title=_title(found, decision), when=_when(records), prompts=count(len(records), "prompt"),
-        parts=[(part, Answers(part), quality.section(part, scored)) for part in found],
+        title=_title(found, decision), when=_when(records), prompts=count(_prompts(found), "prompt"),
+        parts=[(part, Answers(part), told) for part, told in zip(found, quality.sections(found, scored), strict=True)],
         decision=decided.shown(decision, costs) if decision else None, schema=SCHEMA, seconds=seconds, percent=_percent,
     )  # fmt: skip
     return UNREADABLE.sub("\ufffd", text)
@@ -61,6 +62,14 @@ def _template() -> Template:
 def _title(found: Sequence[Part], decision: Decision | None) -> str:
     models = list(dict.fromkeys(part.model for part in found))
     return (decision.model if decision else "") or ", ".join(models) or "Nothing measured"
+
+
+def _prompts(found: Sequence[Part]) -> int:
+    """How many prompts were asked; one that each of several sets of lanes was asked is one."""
+    asked: Counter[object] = Counter()
+    for part in found:
+        asked |= Counter((record.request.prompt, record.row) for record in part.records)
+    return asked.total()
 
 
 def _when(records: Sequence[Record]) -> str:

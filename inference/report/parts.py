@@ -63,6 +63,11 @@ class Part:
         """Each lane's title and the class of its colour."""
         return [(lane.title(name), self.colour(name)) for name, lane in self.whole.lanes.items()]
 
+    @property
+    def titles(self) -> str:
+        """All lanes' titles."""
+        return ", ".join(title for title, _ in self.lanes)
+
     def title(self, lane: str) -> str:
         """A lane's title; the usual one where these records have not that lane, as quality of a file of its own may speak of it."""
         return self.whole.lanes[lane].title(lane) if lane in self.whole.lanes else usual_title(lane)

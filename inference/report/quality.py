@@ -32,6 +32,18 @@ class Section:
     command: str = ""
 
 
+def sections(found: Sequence[Part], beside: Sequence[Quality] = ()) -> list[Section | None]:
+    """A section a part; what is not of a part's own runs is told once a model, under the first such part, and None stands for it under the others."""
+    told: list[Section | None] = []
+    models = set()
+    for part in found:
+        model = (part.whole.model.id, part.whole.model.revision, part.whole.model.adapter)
+        own = any(record.quality for record in part.records)
+        told.append(section(part, beside) if own or model not in models else None)
+        models |= set() if own else {model}
+    return told
+
+
 def section(part: Part, beside: Sequence[Quality] = ()) -> Section:
     """What was measured in the part's runs, else `beside` them, else why nothing was."""
     scored = [(number, record.quality) for number, record in enumerate(part.records, 1) if isinstance(record.quality, Quality) and _tells(record.quality)]

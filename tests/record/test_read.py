@@ -103,6 +103,7 @@ def run_of(held):
         ('{"schema": NaN}', "r.json is not JSON"),
         ("{}", "r.json is no record of a comparison."),
         ("7", "r.json is no record of a comparison."),
+        ('{"clients": {"cpu:fp32": []}}', "r.json is what `bench --clients` wrote, a load: give it by --load r.json, beside a record."),
         ('{"schema": "other/3"}', "r.json is of a kind that is not known here ('other/3')."),
         ('{"schema": "gpu-vs-cpu/1", "lanes": {}}', "r.json was written by an older version of this program (gpu-vs-cpu/1); this one reads gpu-vs-cpu/2."),
         ('{"schema": "gpu-vs-cpu-prompts/1"}', "an older version"),

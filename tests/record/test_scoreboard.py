@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from inference.record.scoreboard import as_text, caveat, factor, facts, first_different_word, name, no_winner, standings
+from inference.record.scoreboard import as_text, caveat, factor, facts, fastest, first_different_word, name, no_winner, standings
 from tests.support.records import ended, record_of, saying
 
 
@@ -112,6 +112,28 @@ def test_more_lanes_stand_in_order_of_speed():
     parted = record_of(cpu_fp32=[ended(5.0)], cuda_nf4=[saying("abc d", ids=(1, 9))], cpu_nf4=[ended(9.0)])
     assert {each.lane: each.answer for each in standings(parted)}["cuda:nf4"] == "Differs from word 2"
     assert as_text(record)[0].startswith("1. 4-bit NF4 on the GPU: 20.0 tok/s")
+
+
+@pytest.mark.parametrize(
+    ("speeds", "told"),
+    [
+        ((5.0, 20.0, 9.0), "4-bit NF4 on the GPU writes fastest, 2.2× faster than 4-bit NF4 on the CPU"),
+        ((5.0, 20.0, 19.5), "4-bit NF4 on the GPU and 4-bit NF4 on the CPU write equally fast, ahead of the others"),
+        ((20.0, 20.1, 19.9), "4-bit NF4 on the GPU, FP32 on the CPU and 4-bit NF4 on the CPU write equally fast"),
+    ],
+)
+def test_of_more_lanes_it_is_said_which_writes_fastest(speeds, told):
+    record = record_of(**dict(zip(("cpu_fp32", "cuda_nf4", "cpu_nf4"), map(ended, speeds), strict=True)))
+    assert fastest(record) == told
+    assert caveat(record).startswith(f"{told}. ") and as_text(record)[-1].startswith(told)
+
+
+def test_nothing_is_the_fastest_of_two_lanes_nor_without_two_speeds():
+    assert fastest(record_of(cpu_fp32=ended(5.0), cpu_nf4=ended(9.0))) == ""
+    stopped = ended(9.0, reason="stopped")
+    assert fastest(record_of(cpu_fp32=ended(5.0), cpu_nf4=stopped, cuda_nf4=stopped)) == ""
+    one_stopped = fastest(record_of(cpu_fp32=ended(5.0), cpu_nf4=ended(100.0, reason="stopped"), cuda_nf4=ended(9.0)))
+    assert one_stopped == "4-bit NF4 on the GPU writes fastest, 1.8× faster than FP32 on the CPU", "a stopped run wins nothing"
 
 
 def test_a_figure_that_is_unknown_says_why():

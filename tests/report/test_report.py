@@ -154,7 +154,9 @@ def test_faults_are_told_with_their_prompts_and_nothing_fails_without_figures():
 def test_records_of_two_models_are_parts_of_their_own_with_places_of_their_own():
     other = [replace(record, model=replace(record.model, id="you/other")) for record in SIX[:2]]
     page = Page(html_report([*SIX, *other]))
-    assert [heading for heading in page.words["h2"] if heading not in SECTIONS] == ["1. fake/model", "2. you/other"]
+    assert [heading for heading in page.words["h2"] if heading not in SECTIONS] == [
+        f"{model}: 4-bit NF4 on the CPU, FP32 on the CPU" for model in ("1. fake/model", "2. you/other")
+    ]
     assert page.words["h1"] == ["fake/model, you/other"] and sum("id" in each for each in page.all("article")) == 8
 
 
@@ -176,10 +178,21 @@ def test_quality_is_told_of_one_of_several_together_or_why_not():
 def test_quality_of_a_file_of_its_own_speaks_of_lanes_that_a_record_has_not():
     alone = [record_of(cpu_nf4=ended(20)), record_of(cpu_fp32=ended(5))]
     text = html_report(alone, scored=[scored(0.9, 300)])
-    assert text.count("4-bit NF4 on the CPU against FP32 on the CPU, on the answer: 300 positions.") == 2
+    assert text.count("4-bit NF4 on the CPU against FP32 on the CPU, on the answer: 300 positions.") == 1
     two = html_report([alone[1], alone[1]], scored=[scored(0.9, 100, "cuda:nf4"), scored(0.8, 300, "cuda:nf4")])
     assert "4-bit NF4 on the GPU makes the same first choice as the reference at 82 % of 400 positions" in two and ">Measurement</th>" in two
     assert [usual_title(name) for name in ("auto:nf4", "endpoint:vllm", "<none>")] == ["4-bit NF4", "vllm", "<none>"]
+
+
+def test_lanes_that_were_each_measured_alone_share_one_section_of_quality_and_one_prompt():
+    alone = [record_of(cpu_nf4=ended(20)), record_of(cpu_fp32=ended(5))]
+    page, other = Page(html_report(alone)), replace(alone[1], model=replace(alone[1].model, id="you/other"))
+    assert page.words["h2"].count("Quality") == 1 and html_report(alone).count("Not measured in these runs.") == 1
+    assert [words for words in page.words["h2"] if "fake/model" in words] == ["1. fake/model: 4-bit NF4 on the CPU", "2. fake/model: FP32 on the CPU"]
+    assert "1 prompt, measured" in html_report(alone) and "from 1 prompt (" in html_report(alone)
+    assert "2 prompts, measured" in html_report([alone[0], alone[0]]), "asked twice"
+    assert html_report([alone[0], other]).count("Not measured in these runs.") == 2, "of two models each has its own"
+    assert Page(html_report([alone[0], replace(alone[1], quality=scored(0.9, 300))])).words["h2"].count("Quality") == 2, "a part's own stands under it"
 
 
 def test_two_files_of_quality_are_both_told_beside_a_single_prompt():

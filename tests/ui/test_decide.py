@@ -120,14 +120,26 @@ def test_one_comma_before_three_digits_is_thousands_of_a_count_and_asked_about_e
     assert fields.number("a", "It", "1,500.5") == 1500.5 and fields.number("a", "It", "1,500,000") == 1_500_000 and fields.number("a", "It", "0.5") == 0.5
 
 
+def test_dots_before_three_digits_of_a_count_are_asked_about():
+    for field in ("answers_per_day", "tokens"):
+        with pytest.raises(Refused, match=re.escape("can be read in two ways: type 1 or 1000, not “1.000”.")):
+            fields.asked({**TYPED, field: "1.000"}, {})
+    with pytest.raises(Refused, match=re.escape("type 1000000, not “1.000.000”")):
+        fields.asked({**TYPED, "answers_per_day": "1.000.000"}, {})
+    assert fields.asked({**TYPED, "answers_per_day": "0.125", "max_total_s": "1.250"}, {}).max_total_s == 1.25
+
+
 def test_a_price_is_the_hardware_s_with_its_date_unless_another_is_typed():
     rented = prices.read("p", "cuda:nf4", "4-bit", "l4x1", "")
     assert rented == prices.read("p", "cuda:nf4", "4-bit", "l4x1", "$0.80") and (rented.dollars_per_hour, rented.gpu) == (0.8, "NVIDIA L4")
     assert "prices read 20" in rented.source and rented.memory_bytes == 24 * 10**9
     assert prices.read("p", "cuda:nf4", "4-bit", "l4x1", "0.5") == replace(rented, dollars_per_hour=0.5, source="typed, for l4x1")
     assert prices.read("p", "cpu:fp32", "FP32", prices.OWN, "0.1") == Price(0.1, "typed") and prices.read("p", "cpu:fp32", "FP32", None, "") is None
-    with pytest.raises(Refused, match="The price for FP32 must be 0 dollars an hour or more, not -1."):
+    with pytest.raises(Refused, match="The price for FP32 must be from 0 to 1,000,000 dollars an hour, not -1."):
         prices.read("p", "cpu:fp32", "FP32", None, "-1")
+    for typed in ("1e7", "nan", "inf"):  # beside its field, as all that can't be meant
+        with pytest.raises(Refused, match="The price for FP32 must be from 0 to 1,000,000 dollars an hour"):
+            prices.read("p", "cpu:fp32", "FP32", None, typed)
 
 
 def test_each_lane_is_offered_what_it_can_be_rented_on():
@@ -144,6 +156,14 @@ def test_only_the_newest_model_s_records_count_and_the_others_are_told():
     assert (found.runs, found.prompts, found.others, found.found.model) == (6, 3, 1, "fake/model")
     assert found.words() == "It rests on 6 runs of 3 prompts in this browser tab, answered by fake/model. 1 comparison with another model is left out."
     assert "Fewer than 3 runs" in measured([record()]).words() and measured([]) is None
+
+
+def test_a_prompt_of_which_only_a_cold_run_was_made_is_none_of_those_that_it_rests_on():
+    runs = [ended(5), ended(5), ended(5)]
+    runs[0] = replace(runs[0], done=replace(runs[0].done, warm=False))
+    kept = [replace(record_of(cpu_nf4=run, cpu_fp32=run), request=replace(record().request, prompt=f"prompt {n}")) for n, run in enumerate(runs)]
+    assert measured(kept).words().startswith("It rests on 4 runs of 2 prompts in this browser tab")
+    assert measured(kept[:1]).words().startswith("It rests on 2 runs of 1 prompt in this browser tab")
 
 
 def test_that_the_page_answers_by_another_model_now_is_told():
@@ -208,7 +228,11 @@ def test_nothing_of_the_command_s_words_is_left_on_the_page():
         text = view.view(decided.decision, decided.costs, "") + markdown(decided.decision)
         assert not re.search(r"python -m|--[a-z]|DOLLARS|irst token|`expected`", text.replace("token by token", ""))
         assert not re.search(r"(cuda|cpu):(nf4|fp32)", re.sub(r'data-copy="[^"]*"', "", view.view(decided.decision, decided.costs, "")))
-        assert "Compare the answers token by token" in text and "a prompts file with expected answers measures it" in text and "ask 3 prompts or more" in text
+        assert (
+            "Compare the answers token by token" in text
+            and "a prompts file with expected answers measures it" in text
+            and "ask more prompts, until 3 runs of it count" in text
+        )
 
 
 def test_not_decided_is_no_error_and_no_lane_s_colour():

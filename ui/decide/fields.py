@@ -18,6 +18,7 @@ from inference.errors import WrongArguments
 PERCENT = 100.0
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 TWO_WAYS = re.compile(r"-?[1-9]\d{0,2},\d{3}")  # one comma: thousands, or a decimal comma with three places behind it
+DOTTED = re.compile(r"-?[1-9]\d{0,2}(\.\d{3})+")  # of what counts things: a decimal point, or dots after the thousands
 MOST_SAID = 40  # characters of what was typed
 
 
@@ -101,6 +102,9 @@ def number(field: str, called: str, text: str, counts: bool = False) -> float | 
     plain = "".join(text.split()).removeprefix("$").removesuffix("%")
     if TWO_WAYS.fullmatch(plain) and not counts:
         raise Refused(field, f"{called} can be read in two ways: type {float(plain.replace(',', '.')):g} or {plain.replace(',', '')}, not “{plain}”.")
+    if DOTTED.fullmatch(plain) and counts:
+        once = f"{float(plain):g} or " if plain.count(".") == 1 else ""
+        raise Refused(field, f"{called} can be read in two ways: type {once}{plain.replace('.', '')}, not “{plain}”.")
     if THOUSANDS.fullmatch(plain):
         plain = plain.replace(",", "")
     try:

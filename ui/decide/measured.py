@@ -53,7 +53,7 @@ def measured(records: Sequence[Record]) -> Measured | None:
     model = _key(max(known, key=lambda record: record.created).model)
     kept = tuple(record for record in known if _key(record.model) == model)
     found = gather(kept)
-    asked = {record.request.prompt for record in kept if any(lane.n for lane in record.lanes.values())}
+    asked = frozenset().union(*(lane.prompts for lane in found.lanes))
     return Measured(kept, found, len(asked), len(records) - len(kept))
 
 

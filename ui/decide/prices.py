@@ -5,10 +5,9 @@ In: a lane, a hardware's name, dollars. Out: choices for a list, and a `Price` w
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
-from inference.decide.asked import price_of
+from inference.decide.asked import MOST_DOLLARS, price_of
 from inference.decide.model import Price
 from inference.host.hardware import Hardware, from_file
 from inference.lanes import LaneName
@@ -45,8 +44,8 @@ def read(field: str, lane: str, title: str, hardware: str | None, typed: str) ->
     """The price of a lane: that of the hardware, unless another was typed; None where there is neither. Raises Refused, for `field`, where it is none."""
     called = f"The price for {title}"
     dollars = number(field, called, typed)
-    if dollars is not None and not (math.isfinite(dollars) and dollars >= 0):
-        raise Refused(field, f"{called} must be 0 dollars an hour or more, not {dollars:,.10g}.")
+    if dollars is not None and not 0 <= dollars <= MOST_DOLLARS:  # nor is nan
+        raise Refused(field, f"{called} must be from 0 to {MOST_DOLLARS:,.0f} dollars an hour, not {dollars:,.10g}.")
     if not hardware or hardware not in {name for _, name in choices(lane)}:
         return None if dollars is None else Price(dollars, "typed")
     price = price_of(lane, from_file().named(hardware), from_file())

@@ -15,7 +15,7 @@ from inference.decide.rules import ASK_AGAIN, ENOUGH_RUNS, EXPECT, SCORE
 from inference.lanes import LaneName, lane_title
 
 HERE = {  # what the decision says for its command, and what is said on the page
-    ASK_AGAIN: f"ask {ENOUGH_RUNS} prompts or more",
+    ASK_AGAIN: f"ask more prompts, until {ENOUGH_RUNS} runs of it count",
     SCORE: "“Compare the answers token by token” under a comparison measures it, some 50 positions at a time",
     EXPECT: "a prompts file with expected answers measures it",
     ALIKE: "“Tokens an answer” makes them alike",
