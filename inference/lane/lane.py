@@ -161,7 +161,9 @@ class Lane:
         """Those after `ids`; where its own code takes a matrix, or its dtype, past the layer that holds it (Mamba's), none is stored compactly any more."""
         try:
             return Forward(model)(torch.tensor([ids]), DynamicCache(config=model.config))
-        except RuntimeError as error:
+        except InferenceError:
+            raise
+        except Exception as error:  # a model's own code: of products that don't fit, of a cache that it doesn't take
             if self.device == "cuda" and not isinstance(error, exact.Rounded):
                 raise
             if "compact" not in self.ways.used or not exact.widen(model):
