@@ -19,7 +19,7 @@ from inference.sources import adapter, default_model, files, formats, shapes
 from inference.sources.adapter import Adapter
 from inference.sources.hub_cache import on_disk
 
-CONVERTED_FORMAT = 1  # of what `gguf.py` and `pickled.py` write
+CONVERTED_FORMAT = 2  # of what `gguf.py` and `pickled.py` write
 COMMIT = re.compile(r"[0-9a-f]{40}")
 USUAL = f"Set MODEL_ID to an existing one or to a Hub id such as {SMALL_MODEL}."
 # of a model's page, or with a slash too many
