@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 def write_gguf(
     checkpoint: Path, file: Path, kind: gguf.GGMLQuantizationType, architecture: str = "llama", template: str = "", scaling: float | list[float] = 1
 ) -> Path:
-    """`checkpoint`, its matrices stored as `kind`, as the GGUF file `file`, with a chat `template` where one is given; `scaling`: the rotary one, linear or a divisor for each frequency."""
+    """`checkpoint` as the GGUF file `file`, its matrices stored as `kind`; `scaling`: the rotary one, linear or a divisor a frequency."""
     config = json.loads((checkpoint / "config.json").read_text())
     writer = gguf.GGUFWriter(file, architecture)
     writer.add_name("tiny")
