@@ -106,7 +106,9 @@ class Library:
         return self.multiply(x, CMatrix(weight.data_ptr(), None, None, pointer(bias), *weight.shape, 0, KINDS[weight.dtype]))
 
     def multiply(self, x: torch.Tensor, matrix: CMatrix) -> torch.Tensor:
-        """x (..., columns) FP32 times a matrix -> (..., rows) FP32."""
+        """x (..., columns) FP32 times a matrix -> (..., rows) FP32; raises TypeError for any other x, whose bytes would be read as FP32."""
+        if x.dtype != torch.float32:
+            raise TypeError(f"a product of {x.dtype}, which is no FP32")
         x, rows, team = x.contiguous(), x.numel() // matrix.columns, self.team()
         y = x.new_empty(*x.shape[:-1], matrix.rows)
         work = floats(int(self._lib.product_floats(team, c_long(rows), c_long(matrix.columns))))

@@ -158,11 +158,13 @@ class Lane:
 
     @torch.inference_mode()
     def _first_logits(self, model: PreTrainedModel, ids: list[int]) -> torch.Tensor:
-        """Those after `ids`; where its own code takes a matrix past the layer that holds it (Mamba's), none is stored compactly any more."""
+        """Those after `ids`; where its own code takes a matrix, or its dtype, past the layer that holds it (Mamba's), none is stored compactly any more."""
         try:
             return Forward(model)(torch.tensor([ids]), DynamicCache(config=model.config))
-        except RuntimeError as error:
-            if self.device == "cuda":
+        except InferenceError:
+            raise
+        except Exception as error:  # a model's own code: of products that don't fit, of a cache that it doesn't take
+            if self.device == "cuda" and not isinstance(error, exact.Rounded):
                 raise
             if "compact" not in self.ways.used or not exact.widen(model):
                 raise InferenceError(f"{type(model).__name__} can't be computed with in this lane ({first_line(error)}). Choose another model.") from error

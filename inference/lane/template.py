@@ -77,7 +77,7 @@ def _outline(tokenizer: PreTrainedTokenizerBase, turns: Turns, stand_ins: list[s
         except FAULTS as error:
             faults.append(error)
             continue
-        missing = [role for (role, _), text in zip(turns, stand_ins, strict=True) if text not in outline]
+        missing = [role for (role, _), text in zip(turns, stand_ins, strict=True) if text not in outline or _as_data(text, outline)]
         if not missing:
             return outline, in_parts
         left_out = left_out or missing
@@ -85,6 +85,11 @@ def _outline(tokenizer: PreTrainedTokenizerBase, turns: Turns, stand_ins: list[s
         raise _refused(faults[0]) from faults[0]
     advice = "Leave the system prompt empty, or use the raw format." if left_out == ["system"] else "Use the raw format."
     raise InferenceError(f"This model's chat template leaves out the {_name(left_out[0])}, so the model would be asked something else. {advice}")
+
+
+def _as_data(text: str, outline: str) -> bool:
+    """Whether a template that knows no parts has written a part as the data that it is: {'type': 'text', 'text': ...}."""
+    return re.search(rf"""['"]text['"]: ?['"]{re.escape(text)}['"]""", outline) is not None
 
 
 def _pieces(text: str, outline: str, stand_ins: list[str], contents: list[str]) -> tuple[str, ...] | None:

@@ -14,10 +14,12 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedToken
 from transformers.utils import is_protobuf_available, is_sentencepiece_available
 
 from inference import ends
+from inference.errors import InferenceError
 from inference.fast import first_line
 
 log = logging.getLogger(__name__)
 TURN_ENDS = ("<|im_end|>", "<end_of_turn>", "<turn|>", "<|eot_id|>", "<|end|>", "<|eom_id|>", "<|endoftext|>", "</s>")
+MESSAGE_END, ANSWER_END = "<|end|>", "<|return|>"  # gpt-oss thinks in a message of its own: where the second is known, the first ends no answer
 NAMED = ("bos_token", "eos_token", "pad_token", "unk_token")
 AS_SHOWN = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
 PROBES = (
@@ -86,14 +88,18 @@ def special_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
 
 
 def end_ids(tokenizer: PreTrainedTokenizerBase, *configs: Any) -> frozenset[int]:
-    """Every id that ends an answer: the tokenizer's, the configs' and the turn-end marks in the vocabulary."""
+    """Every id that ends an answer: the tokenizer's, the configs' and the turn-end marks in the vocabulary. Raises InferenceError for ids that are none."""
     found: set[int] = set()
     for source in (tokenizer, *configs):
         value = getattr(source, "eos_token_id", None)
-        found.update(value if isinstance(value, list | tuple) else [] if value is None else [value])
+        ids = value if isinstance(value, list | tuple) else [] if value is None else [value]
+        if not all(type(token_id) is int for token_id in ids):
+            raise InferenceError(f"The model's eos_token_id is {value!r}, no id nor a list of ids. Correct it in config.json or generation_config.json.")
+        found.update(ids)
     special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
     vocabulary = tokenizer.get_added_vocab()
-    found.update(vocabulary[mark] for mark in TURN_ENDS if mark in vocabulary and vocabulary[mark] in special)
+    marks = [mark for mark in TURN_ENDS if mark != MESSAGE_END or ANSWER_END not in vocabulary]
+    found.update(vocabulary[mark] for mark in marks if mark in vocabulary and vocabulary[mark] in special)
     return frozenset(found)
 
 

@@ -25,13 +25,19 @@ CHECKED_ROWS = 2**22
 ON_A_GPU, IN_CACHE = 2**26, 2**20  # values of a matrix that are made FP32 together
 
 
+class Rounded(RuntimeError):
+    """A model's own code has rounded what it gives a layer, to the dtype that the layer's matrix is kept in."""
+
+
 class ExactLinear(nn.Linear):
     """A linear layer that computes in FP32 whatever dtype its matrix is kept in; `product` is how."""
 
     product: Product
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x (..., in) FP32 -> (..., out) FP32."""
+        """x (..., in) FP32 -> (..., out) FP32; raises Rounded for any other x."""
+        if x.dtype != torch.float32:
+            raise Rounded(f"its own code rounds what a layer is given to {dtype_name(x.dtype)}, in which the layer's matrix is kept")
         return self.product(x, self.weight, self.bias)
 
 

@@ -27,7 +27,7 @@ from inference.models.arguments import arguments_for, compute_dtype, model_argum
 from inference.models.exact import in_fp32, install, kept_as_stored, shrink
 from inference.models.facts import context_length, describe, held, state_tensors, weights_bytes
 from inference.models.progress import WeightsProgress
-from inference.models.skeleton import NOT_TEXT, Skeleton, skeleton, whole_layers_left
+from inference.models.skeleton import NOT_TEXT, Skeleton, check_purpose, skeleton, whole_layers_left
 from inference.models.weights import Weights
 from inference.sources.at_hand import Checkpoint
 from inference.sources.headers import Stored, tensors_of
@@ -47,7 +47,6 @@ __all__ = [
 ]
 RAM_MARGIN = machine.GIB // 2
 VRAM_MARGIN = machine.GIB
-FLOATING = ("F64", "F32", "F16", "BF16")
 AGAIN = "Save the model again with save_pretrained, its config.json with it."
 
 
@@ -115,6 +114,7 @@ def plan(name: str, config: PretrainedConfig, tensors: Mapping[str, Stored], lan
 
     Raises InferenceError (Refused) where the label would not be true of it.
     """
+    check_purpose(config, name)
     quantized_already.check(config, tensors, lane, name)
     layers = getattr(config.get_text_config(), "num_hidden_layers", None) or 0
     if layers > len(tensors):  # said before so many are made
@@ -147,7 +147,7 @@ def check_tensors(name: str, tensors: Mapping[str, Stored], found: Skeleton) -> 
     for key, place in found.places.items():
         if place not in parameters:
             continue
-        if tensors[key].dtype not in FLOATING:
+        if tensors[key].dtype not in quantized_already.FLOATING:
             raise Refused(
                 f"{name} is quantized already: {key} is stored as {tensors[key].dtype}, though config.json doesn't say so. {quantized_already.INSTEAD}"
             )
@@ -174,7 +174,7 @@ def _read(folder: Path, plan: Plan, ways: FastWays) -> PreTrainedModel:
         model, info = type(found.model).from_pretrained(
             None, config=config, state_dict=weights.lazy, output_loading_info=True, trust_remote_code=False, **arguments
         )
-    _check_keys(plan.name, info)
+    _check_keys(plan, info)
     model.config.name_or_path = model.name_or_path = str(folder)
     model.generation_config = private.generation_config(folder)
     for module in model.modules():
@@ -198,11 +198,15 @@ def _is_quantized(found: Skeleton, place: str) -> bool:
     return private.is_four_bit(module) and place.endswith(".weight") and not quantization_of(found.config)
 
 
-def _check_keys(name: str, info: dict[str, Any]) -> None:
+def _check_keys(plan: Plan, info: dict[str, Any]) -> None:
     wrong = [key for kind in ("missing_keys", "mismatched_keys") for key in info.get(kind, ())]
-    text = [str(key) for key in wrong if not any(part in str(key) for part in NOT_TEXT)]
-    if text:
-        raise InferenceError(
-            f"{name} lacks {len(text)} of the weights its architecture needs (the first: {sorted(text)[0]}), so its answers would be random. "
-            "Save the fine-tune again with save_pretrained of the same class it was loaded with."
-        )
+    text = sorted(str(key) for key in wrong if not any(part in str(key) for part in NOT_TEXT))
+    if not text:
+        return
+    advice = "Save the fine-tune again with save_pretrained of the same class it was loaded with."
+    if text == ["lm_head.weight"]:
+        advice = "If its head is its embedding, set tie_word_embeddings to true in config.json; else save it again by the class that it was trained as."
+    stray = f"; {len(plan.found.stray)} of its own have no place in it (the first: {plan.found.stray[0]})" if plan.found.stray else ""
+    raise InferenceError(
+        f"{plan.name} lacks {len(text)} of the weights its architecture needs (the first: {text[0]}), so its answers would be random{stray}. {advice}"
+    )

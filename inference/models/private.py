@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import transformers
 from torch import nn
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel
 
 from inference.errors import InferenceError
 
@@ -93,6 +93,13 @@ def places(model: PreTrainedModel, names: Iterable[str]) -> dict[str, str]:
         if place not in known:
             renamed[name] = next((other for other in (name, f"{prefix}.{name}", name.removeprefix(f"{prefix}.")) if other in known), place)
     return renamed
+
+
+def own_attention(config: PretrainedConfig) -> None:
+    """Forget an attention named by `config` that needs a package of its own (flash-attn, the Hub's kernels): transformers then takes its usual one."""
+    for part in (config, config.get_text_config()):
+        if getattr(part, "_attn_implementation", None) not in (None, "eager", "sdpa"):
+            part._attn_implementation = None
 
 
 def ignored_names(model: PreTrainedModel) -> re.Pattern[str] | None:

@@ -15,9 +15,11 @@ from typing import Any
 import torch
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
-from inference.errors import InferenceError
+from inference.errors import InferenceError, Refused
+from inference.fast import first_line
 from inference.models import private
 
+NO_WRITERS = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice", "RewardModel")
 NOT_TEXT = ("vision", "visual", "audio", "multi_modal", "mm_projector", "image")
 # of a multimodal checkpoint's names: as the Hub has them (language_model.model.layers), and as transformers 5 saves them (model.language_model.layers)
 TEXT_PART = re.compile(r"^(?:model\.)?(?:language_model|text_model)\.(?:model\.)?")
@@ -70,6 +72,15 @@ def model_class(config: PretrainedConfig) -> type[PreTrainedModel]:
     return found[0] if isinstance(found, tuple) else found
 
 
+def check_purpose(config: PretrainedConfig, name: str) -> None:
+    """Raise Refused for a model that was saved to do something else than go on with a text, though one that does could be made of its weights."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise Refused(f"{name} reads its prompt by an encoder ({config.model_type}), and the lanes are for models that go on with it. Choose a text model.")
+    classes = [str(one) for one in getattr(config, "architectures", None) or ()]
+    if classes and all(one.endswith(NO_WRITERS) for one in classes):
+        raise Refused(f"{name} was saved as {classes[0]}, which judges a text and doesn't go on with it, so it has no answers. Choose a text model.")
+
+
 def whole_layers_left(found: Skeleton) -> tuple[str, ...]:
     """The layers that the files have whole and the model has no place for: with them it would be another model."""
     places: dict[str, dict[str, set[str]]] = {}
@@ -86,8 +97,14 @@ def whole_layers_left(found: Skeleton) -> tuple[str, ...]:
 
 def _fitted(config: PretrainedConfig, renamed: dict[str, str], dtype: torch.dtype, quantization: Any) -> Skeleton:
     model_class(config)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
+    private.own_attention(config)
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
+    except Exception as error:  # a model's own code reads what no check of the configuration has seen
+        raise InferenceError(
+            f"No {config.model_type} model can be made by this config.json ({first_line(error)}). Correct it, or save the model again with save_pretrained."
+        ) from error
     if quantization is not None:
         private.quantized_modules(model, quantization, dtype)
     known = set(model.state_dict())

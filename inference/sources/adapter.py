@@ -1,4 +1,4 @@
-"""A PEFT adapter: what it says of itself, what it is to be merged into, and where the merged checkpoint is kept.
+"""A PEFT adapter: what it says of itself, what it is to be merged into, where the merged checkpoint is kept, and the texts that go with it.
 
 In: a folder, settings. Out: an adapter that `merge.py` can merge, or the sentence why it can't be one. Standard library only, so that a
 lane's process finds a merged checkpoint before its heavy imports.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +21,13 @@ from inference.errors import InferenceError
 from inference.sources import files
 from inference.sources.headers import Stored, tensors_in
 
-FORMAT = 1  # of what `merge.py` writes
+FORMAT = 2  # of what `merge.py` writes
 CONFIG, WEIGHTS = files.ADAPTER
 PROMPTS = {"PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "CPT", "ADAPTION_PROMPT", "CARTRIDGE"}
 MIXED = {"XLORA", "POLY"}
 QUANTIZED = re.compile(r"(-unsloth)?-bnb-\dbit$|-(GPTQ|AWQ|FP8|[48]bit)\b.*$", re.IGNORECASE)
+TEMPLATE, GENERATION, TOKENIZER_CONFIG = "chat_template.jinja", "generation_config.json", "tokenizer_config.json"
+TOKENIZER_FILES = (*files.TOKENIZERS, TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json", "merges.txt")
 CHANGED_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # these begin by taking something out of the base
 
 
@@ -59,7 +62,12 @@ def read(name: str, folder: Path, revision: str | None, base: str) -> Adapter:
     _check_kind(name, files.quoted(kind), config)
     if not (folder / WEIGHTS).exists():
         raise InferenceError(_no_weights(name, folder))
-    tensors_in(folder / WEIGHTS)  # a pointer or a cut file is told at once
+    tensors = tensors_in(folder / WEIGHTS)  # a pointer or a cut file is told at once
+    if empty := sorted(key for key, stored in tensors.items() if not stored.count):
+        raise InferenceError(
+            f"{WEIGHTS} of {name} holds tensors without a value ({len(empty)}, the first: {empty[0]}), as DeepSpeed's ZeRO-3 leaves them. "
+            "Save the adapter again with its weights gathered (stage3_gather_16bit_weights_on_model_save)."
+        )
     return Adapter(name, folder, revision, _base(name, config, base), {**config, "peft_type": kind})
 
 
@@ -156,3 +164,36 @@ def merged(adapter: Adapter, base: Path, base_revision: str | None, cache: Cache
     own = {name: manifest.digest(adapter.folder / name) for name in (*texts, WEIGHTS)}
     key = [FORMAT, own, adapter.base, base_revision, files.identity(base), importlib.metadata.version("peft")]
     return made.place(cache, "merged", adapter.id, [str(adapter.folder.resolve()), adapter.base], key)
+
+
+def copy_texts(adapter: Path, base: Path, out: Path) -> None:
+    """Copy the tokenizer, the chat template and generation_config.json to `out`, each from the adapter where it has its own, else from the base."""
+    tokenizer = adapter if any((adapter / name).exists() for name in files.TOKENIZERS) else base
+    for name in TOKENIZER_FILES:
+        if (tokenizer / name).exists():
+            shutil.copy(tokenizer / name, out / name)
+    if (template := _template(adapter) or _template(base)) and (text := _ordinary(template)):
+        (out / TEMPLATE).write_text(text, encoding="utf-8")
+    (out / GENERATION).unlink(missing_ok=True)
+    for folder in (adapter, base):
+        if (folder / GENERATION).exists():
+            shutil.copy(folder / GENERATION, out / GENERATION)
+            break
+
+
+def _template(folder: Path) -> Any:
+    """The chat template that a folder holds, or several, in a file of its own or in the tokenizer's configuration; None where it holds none."""
+    if (folder / TEMPLATE).exists():
+        return (folder / TEMPLATE).read_text(encoding="utf-8")
+    if not (folder / TOKENIZER_CONFIG).exists():
+        return None
+    return files.json_object(folder / TOKENIZER_CONFIG, folder.name).get("chat_template")
+
+
+def _ordinary(template: Any) -> str | None:
+    """Of several templates, each with its name as older versions save them, the one for an ordinary conversation; None where none is called so."""
+    if isinstance(template, list):
+        template = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}
+    if isinstance(template, dict):
+        template = template.get("default")
+    return template if isinstance(template, str) else None

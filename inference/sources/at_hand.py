@@ -19,7 +19,7 @@ from inference.sources import adapter, default_model, files, formats, shapes
 from inference.sources.adapter import Adapter
 from inference.sources.hub_cache import on_disk
 
-CONVERTED_FORMAT = 1  # of what `gguf.py` and `pickled.py` write
+CONVERTED_FORMAT = 2  # of what `gguf.py` and `pickled.py` write
 COMMIT = re.compile(r"[0-9a-f]{40}")
 USUAL = f"Set MODEL_ID to an existing one or to a Hub id such as {SMALL_MODEL}."
 # of a model's page, or with a slash too many
@@ -178,10 +178,11 @@ def local(found: Checkpoint, settings: Settings) -> Checkpoint:
     """A folder with a whole model; raises InferenceError where something is missing."""
     name, folder = found.id, found.folder
     if not (folder / "config.json").exists():
-        if inner := sorted(path.parent.name for path in folder.glob(f"*/{adapter.CONFIG}")):
-            raise InferenceError(
-                f"{name} holds adapters in folders of their own ({', '.join(inner[:5])}). Point MODEL_ID at one: {name.rstrip('/')}/{inner[-1]}."
-            )
+        for file, what in ((adapter.CONFIG, "adapters"), ("config.json", "models")):
+            if inner := sorted((path.parent.name for path in folder.glob(f"*/{file}")), key=_by_number):
+                raise InferenceError(
+                    f"{name} holds {what} in folders of their own ({', '.join(inner[-5:])}). Point MODEL_ID at one: {name.rstrip('/')}/{inner[-1]}."
+                )
         raise InferenceError(f"{name} has no config.json, so it is no model folder. Point MODEL_ID at the folder that save_pretrained wrote.")
     if not files.weights_files(folder):
         raise InferenceError(f"{name} has a config.json but no weights (*.safetensors). Copy the weights there, or point MODEL_ID at a complete folder.")
@@ -190,6 +191,11 @@ def local(found: Checkpoint, settings: Settings) -> Checkpoint:
         note = files.json_object(folder / shapes.MARK, name).get("note")
     base = settings.base_model_id
     return replace(found, note=note, base=base if base not in {"", found.id, found.name} else None)
+
+
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """A folder's name to sort by, checkpoint-1000 after checkpoint-500."""
+    return [(int(part or 0), text) for text, part in re.findall(r"(\D*)(\d*)", name)]
 
 
 def _small(name: str, settings: Settings) -> Checkpoint | None:

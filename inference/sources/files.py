@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Collection
 from enum import StrEnum
@@ -19,6 +20,7 @@ NO_ADAPTER = {"adapter_kwargs": {"subfolder": "no-adapter"}}
 # one of them is there once a download has ended
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tekken.json")
 LFS_POINTER = b"version https://git-lfs"
+WITH_A_MARK = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 QUOTED = 80
 BESIDE_WEIGHTS = (".json", ".jinja", ".txt", ".model", ".tiktoken")  # configuration, tokenizer, chat template
 
@@ -70,6 +72,8 @@ def parsed(raw: bytes) -> dict[str, Any]:
     """A JSON object; raises ValueError with what it is instead."""
     if raw.startswith(LFS_POINTER):
         raise ValueError("a Git LFS pointer, not the file itself (git lfs pull fetches it)")
+    if raw.startswith(WITH_A_MARK):  # transformers passes over such a generation_config.json without a word, and can't read any other
+        raise ValueError("not saved as plain UTF-8 but with a byte order mark, as some editors on Windows do (save it without one)")
     if not raw.strip():
         raise ValueError("empty")
     try:

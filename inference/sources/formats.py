@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import mmap
 import re
 import shutil
@@ -29,7 +30,7 @@ from inference.sources import files
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
+    from transformers import PretrainedConfig, PreTrainedModel
 
 MAGIC = b"GGUF"
 STRING, LIST = 8, 9  # kinds of values in a GGUF file's metadata; the others by their bytes
@@ -37,6 +38,7 @@ WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 PART = re.compile(r"-\d{5}-of-\d{5}$")  # as llama-gguf-split names them
 INDEX = "model.safetensors.index.json"
 SPARE_BYTES = 64 * 2**20  # beside the weights: tokenizer, configuration
+STRETCHED = "rope_parameters="  # before it, in a note
 TOLD = 0.005  # of all weights; what fewer are stored as is not worth a word
 
 
@@ -115,8 +117,10 @@ def write_gguf(name: str, file: Path, place: Made, report: Report) -> None:
             needed = 4 * sum(int(tensor.n_elements) for tensor in reader.tensors) + SPARE_BYTES
             machine.check_fits(f"Converting {name}", needed, machine.ram_available_bytes(), "Take the model's safetensors, or a smaller model.")
             with place.writing(needed) as out:
-                convert_gguf(file, out, report)
-                place.write_note(out, f"from a GGUF file, whose weights are {_kinds(reader)}; its tokenizer was rebuilt from that file")
+                config = convert_gguf(file, out, report)
+                stretched = _stretch(reader, config, out)
+                said = f"from a GGUF file, whose weights are {_kinds(reader)}; its tokenizer was rebuilt from that file"
+                place.write_note(out, "; ".join(filter(None, [said, stretched])))
     except (ValueError, KeyError, IndexError, NotImplementedError, RuntimeError, TypeError, ImportError) as error:
         raise InferenceError(
             f"{name} is a GGUF file that can't be read ({first_line(error)}). Copy it again if it may be cut short; "
@@ -133,8 +137,47 @@ def _kinds(reader: Any) -> str:
     return ", ".join(kind if share > 1 - TOLD else f"{kind} ({100 * share:.0f} %)" for kind, share in shares if share >= TOLD)
 
 
-def convert_gguf(file: Path, out: Path, report: Report, dtype: str | None = None) -> None:
-    """Write the model in `file` as a checkpoint with its tokenizer to `out`, in `dtype` or the smallest one that holds every value."""
+def _stretch(reader: Any, config: PretrainedConfig, out: Path) -> str:
+    """Give the checkpoint in `out` the file's rotary scaling, which transformers leaves out, and say so; raises ValueError for one that isn't known here."""
+    architecture = _said(reader, "general.architecture")
+    kind, factor = (_said(reader, f"{architecture}.rope.scaling.{name}") for name in ("type", "factor"))
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    if architecture == "gpt-oss":  # of which transformers reads it
+        return ""
+    if "rope_factors_long.weight" in tensors or kind not in (None, "none", "linear"):
+        raise ValueError(f"its rotary scaling ({kind or 'longrope'}) is not known here")
+    parameters = dict(getattr(config, "rope_parameters", None) or {})
+    stretched = parameters.get("full_attention", parameters)  # windows are never stretched
+    if "rope_freqs.weight" in tensors:
+        stretched.update(_llama3(tensors["rope_freqs.weight"].data.tolist(), stretched.get("rope_theta", 0)))
+    elif kind != "none" and factor not in (None, 0, 1):
+        stretched.update(rope_type="linear", factor=float(factor))
+    if stretched.get("rope_type", "default") == "default":
+        return ""
+    saved = json.loads((out / "config.json").read_text("utf-8")) | {"rope_parameters": parameters}
+    (out / "config.json").write_text(json.dumps(saved, indent=2), encoding="utf-8")
+    return f"its rotary scaling, which transformers leaves out, is put in: {STRETCHED}{json.dumps(parameters)}"
+
+
+def _said(reader: Any, key: str) -> Any:
+    return reader.fields[key].contents() if key in reader.fields else None
+
+
+def _llama3(divisors: list[float], theta: float) -> dict[str, Any]:
+    """Llama 3's scaling whose divisors, one a frequency, a file holds; raises ValueError where they are none."""
+    scaling = {"factor": max(divisors), "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    if max(divisors) == 1:
+        return {}
+    for n, divisor in enumerate(divisors):
+        turns = 8192 / (2 * math.pi * theta ** (n / len(divisors))) if theta else 0.0
+        part = min(1.0, max(0.0, (turns - 1) / 3))
+        if abs(divisor * ((1 - part) / scaling["factor"] + part) - 1) > 1e-3:
+            raise ValueError("its rotary scaling (rope_freqs) is not Llama 3's")
+    return {"rope_type": "llama3", **scaling}
+
+
+def convert_gguf(file: Path, out: Path, report: Report, dtype: str | None = None) -> PretrainedConfig:
+    """Write the model in `file` as a checkpoint with its tokenizer to `out`, in `dtype` or the smallest one that holds every value; its configuration."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -152,6 +195,7 @@ def convert_gguf(file: Path, out: Path, report: Report, dtype: str | None = None
     report(Loading("saving it to the cache (once)", 3, 3, "steps"))
     (model if dtype else model.to(_smallest(model))).save_pretrained(out)
     tokenizer.save_pretrained(out)
+    return model.config
 
 
 def _smallest(model: PreTrainedModel) -> torch.dtype:

@@ -6,10 +6,10 @@ answer and rounded back: bit for bit what peft's merge of the whole base in FP32
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import re
-import shutil
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +32,7 @@ from inference.events import Loading, Report
 from inference.fast import first_line
 from inference.host import machine
 from inference.sources import files
-from inference.sources.adapter import CONFIG, WEIGHTS, Adapter, check_shapes
+from inference.sources.adapter import CONFIG, WEIGHTS, Adapter, check_shapes, copy_texts
 from inference.sources.headers import tensors_in, tensors_of
 
 log = logging.getLogger(__name__)
@@ -40,10 +40,6 @@ NAME = "default"
 DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
 ROWS = 4  # of the input on which a merged matrix is held against its adapter
 AGREE = 1e-3  # the largest difference allowed, as a share of the largest value
-TEMPLATE, GENERATION = "chat_template.jinja", "generation_config.json"
-TOKENIZER_FILES = (
-    "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt",
-)  # fmt: skip
 SPARE_BYTES = 64 * 2**20  # beside the weights: tokenizer, configuration
 
 
@@ -57,6 +53,11 @@ class _Rounding:
         """Count one matrix; all but `stored` in FP32."""
         self._change += float(torch.linalg.vector_norm(exact - before)) ** 2
         self._lost += float(torch.linalg.vector_norm(stored.float() - exact)) ** 2
+
+    @property
+    def changed(self) -> bool:
+        """Whether the merge changed anything."""
+        return self._change > 0
 
     @property
     def share(self) -> float:
@@ -80,14 +81,24 @@ def merge(adapter: Adapter, base: Path, place: Made, report: Report) -> None:
         report(Loading("saving the merged checkpoint (once)"))
         merged.save_pretrained(out)
         _store_as(out, kept)
-        _copy_texts(adapter.folder, base, out)
+        copy_texts(adapter.folder, base, out)
         place.write_note(out, _note(adapter, set(kept.values()), rounding))
 
 
 def _note(adapter: Adapter, dtypes: set[torch.dtype], rounding: _Rounding) -> str:
     names = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
     lost = f"storing it in {names} lost {100 * rounding.share:.2g} % of its change" if rounding.share else f"stored in {names}, nothing of its change was lost"
-    return f"adapter {adapter.id} merged into {adapter.base}; {lost}"
+    if not rounding.changed and adapter.config.get("bias", "none") == "none":
+        lost = "it changes nothing (what it adds is all zeros, as before any training), so the answers are the base's"
+    unknown = ", ".join(_unknown_fields(adapter))
+    left_out = f"its settings {unknown} are not known to peft {peft.__version__} and left out" if unknown else ""
+    return "; ".join(filter(None, [f"adapter {adapter.id} merged into {adapter.base}", lost, left_out]))
+
+
+def _unknown_fields(adapter: Adapter) -> list[str]:
+    """The settings of an adapter that this peft, older than the one it was made with perhaps, would pass over without a word; those that are off don't matter."""
+    known = {field.name for field in dataclasses.fields(type(_peft_config(adapter)))} | {"peft_version"}
+    return sorted(files.quoted(f"{name}={value}") for name, value in adapter.config.items() if value and name not in known)
 
 
 def _read_base(adapter: Adapter, base: Path, dtype: torch.dtype) -> PreTrainedModel:
@@ -258,6 +269,8 @@ def _input_of(base: nn.Module) -> torch.Tensor | None:
 
 
 def _check_same(wanted: torch.Tensor, got: torch.Tensor) -> None:
+    if not torch.isfinite(wanted).all():
+        raise ValueError("its numbers, or its base's, are not finite")
     difference, size = float((wanted - got).abs().max()), float(wanted.abs().max())
     if not difference <= AGREE * size:
         raise ValueError(f"a merged matrix answers otherwise than the adapter did, by {difference:.2g} of {size:.2g}")
@@ -271,29 +284,3 @@ def _store_as(folder: Path, dtypes: dict[str, torch.dtype]) -> None:
         if any(narrowed[name].dtype != tensor.dtype for name, tensor in tensors.items()):
             save_file(narrowed, file.with_suffix(".new"), {"format": "pt"})
             file.with_suffix(".new").replace(file)
-
-
-def _copy_texts(adapter: Path, base: Path, out: Path) -> None:
-    """Copy the tokenizer, the chat template and generation_config.json, each from the adapter where it has its own, else from the base."""
-    tokenizer = adapter if any((adapter / name).exists() for name in files.TOKENIZERS) else base
-    for name in TOKENIZER_FILES:
-        if (tokenizer / name).exists():
-            shutil.copy(tokenizer / name, out / name)
-    template = next(filter(None, map(_template, (adapter, base))), None)
-    if template:
-        (out / TEMPLATE).write_text(template)
-    (out / GENERATION).unlink(missing_ok=True)
-    for folder in (adapter, base):
-        if (folder / GENERATION).exists():
-            shutil.copy(folder / GENERATION, out / GENERATION)
-            break
-
-
-def _template(folder: Path) -> str | None:
-    """The chat template that a folder holds, in a file of its own or in the tokenizer's configuration."""
-    if (folder / TEMPLATE).exists():
-        return (folder / TEMPLATE).read_text()
-    if not (folder / "tokenizer_config.json").exists():
-        return None
-    found = files.json_object(folder / "tokenizer_config.json", folder.name).get("chat_template")
-    return found if isinstance(found, str) else None

@@ -26,6 +26,13 @@ def test_both_products_are_those_of_fp64_for_any_matrix(dtype, rows, library):
                 assert is_right(product, torch.randn(1, rows, weight.shape[1]), weight.to(dtype), added)
 
 
+def test_rows_that_are_no_fp32_are_refused_and_not_read_as_such(library):
+    """Rows of 16 bits were read as FP32, past their end."""
+    for product in (products.ours(library), exact.ExactLinear(64, 64).forward):
+        with pytest.raises((TypeError, exact.Rounded), match="bfloat16"):
+            product(*(torch.randn(7, 64).bfloat16(), torch.randn(64, 64).bfloat16(), None)[: 3 if product.__name__ == "product" else 1])
+
+
 def test_a_wrong_product_is_not_taken_and_the_layers_are_torch_s(library, monkeypatch):
     own = library.multiply
     monkeypatch.setattr(library, "multiply", lambda *given: own(*given) * 1.001)

@@ -100,6 +100,15 @@ def test_a_file_that_is_cut_is_named(folder, name, part, words):
     assert told.startswith(f"{name} of ") and words in told
 
 
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json", "tokenizer.json"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_told(folder, name, encoding):
+    """An editor on Windows had set one in generation_config.json: its ends and its settings were passed over without a word."""
+    file = folder / name
+    file.write_bytes((file.read_text() if file.exists() else '{"repetition_penalty": 1.3}').encode(encoding))
+    assert f"{name} of {folder} is not saved as plain UTF-8 but with a byte order mark" in refusal(folder)
+
+
 def test_a_tokenizer_model_alone_names_the_packages_that_read_it(folder, monkeypatch):
     """Another package was named once, which does not read it either."""
 

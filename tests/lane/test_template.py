@@ -137,6 +137,13 @@ def test_a_template_that_leaves_the_prompt_out_is_refused_even_where_it_writes_t
         Encoder(tokenizer_with(EMPTY)).encode(Request(prompt))
 
 
+@pytest.mark.parametrize("written", ["content[:3]", "content[:3] | tojson"])
+def test_a_part_that_is_written_as_data_is_no_prompt(written):
+    """A template that cuts the text wrote the list of parts whole: the model was asked "[{'type': 'text', 'text': 'hello'}]"."""
+    with pytest.raises(InferenceError, match="leaves out the prompt"):
+        Encoder(tokenizer_with("{% for m in messages %}{{ m." + written + " }}{% endfor %}")).encode(Request("hello"))
+
+
 def test_a_template_that_drops_the_system_prompt_is_refused_for_one_only():
     encoder = Encoder(tokenizer_with(NO_SYSTEM))
     with pytest.raises(InferenceError, match="leaves out the system prompt.*Leave the system prompt empty"):

@@ -1,6 +1,7 @@
 """Text arrives whole and in order whatever the ids; prompts become the same ids for every lane."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
@@ -140,6 +141,22 @@ def test_end_ids_are_joined_from_lists_and_numbers(tokenizer):
         eos_token_id = [7, 8]
 
     assert {7, 8} <= end_ids(tokenizer, Config())
+
+
+@pytest.mark.parametrize("wrong", ["1", [[1, 4]], 1.5])
+def test_an_end_that_is_no_id_is_told(tokenizer, wrong):
+    with pytest.raises(InferenceError, match="eos_token_id is .* Correct it in config.json or generation_config.json"):
+        end_ids(tokenizer, SimpleNamespace(eos_token_id=wrong))
+
+
+def test_a_message_that_another_follows_is_no_end_where_answers_have_a_mark_of_their_own():
+    """gpt-oss thinks in a message of its own: its answers ended before they had begun."""
+    ends = {}
+    for marks in (["<|end|>"], ["<|end|>", "<|return|>"]):
+        fresh = make_tokenizer()
+        fresh.add_special_tokens({"extra_special_tokens": marks})
+        ends[len(marks)] = fresh.convert_tokens_to_ids("<|end|>") in end_ids(fresh)
+    assert ends == {1: True, 2: False}
 
 
 def test_a_prompt_longer_than_the_context_less_the_answer_is_refused():

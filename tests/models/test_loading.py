@@ -138,6 +138,46 @@ def test_a_quantized_checkpoint_is_refused_with_its_field_and_method(tmp_path, n
 
 
 @pytest.mark.parametrize("lane", LANES)
+def test_a_quantization_that_only_the_configuration_speaks_of_is_told_as_that(tmp_path, lane):
+    """A QLoRA that was merged with its base's quantization_config left in config.json ended the 4-bit lane's load in a trace."""
+    section = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+    folder = change_config(make_checkpoint(tmp_path), quantization_config=section)
+    with pytest.raises(Refused, match="by that word alone: none of its weights is.* Delete quantization_config"):
+        load(folder, lane)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"), [({"architectures": ["Gemma3TextForSequenceClassification"]}, "judges a text"), ({"is_encoder_decoder": True}, "encoder")]
+)
+def test_a_model_that_does_not_go_on_with_a_text_is_refused(tmp_path, values, words):
+    """A classifier over a tied embedding lacks no weight of a text model's: it answered."""
+    with pytest.raises(Refused, match=words):
+        load(change_config(make_checkpoint(tmp_path), **values), "cpu:fp32")
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_an_attention_that_needs_a_package_of_its_own_is_not_asked_for(tmp_path, lane):
+    model = load(change_config(make_checkpoint(tmp_path), attn_implementation="flash_attention_2"), lane)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_configuration_that_no_model_can_be_made_by_is_told(tmp_path):
+    folder = change_config(make_checkpoint(tmp_path, kind="llama"), rope_parameters={"rope_type": "ntk-parts", "rope_theta": 1e4, "factor": 8.0})
+    with pytest.raises(InferenceError, match="No llama model can be made by this config.json"):
+        load(folder, "cpu:fp32")
+
+
+def test_weights_under_other_names_and_a_head_that_is_not_there_are_told_with_what_to_do(tmp_path):
+    folder = change_config(make_checkpoint(tmp_path, kind="llama"), tie_word_embeddings=False)
+    with pytest.raises(InferenceError, match="set tie_word_embeddings to true"):
+        load(folder, "cpu:fp32")
+    compiled = {f"_orig_mod.{name}": tensor for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(compiled, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InferenceError, match=r"have no place in it \(the first: _orig_mod\."):
+        load(folder, "cpu:fp32")
+
+
+@pytest.mark.parametrize("lane", LANES)
 def test_8_bit_values_are_seen_without_a_word_in_the_configuration(tmp_path, lane):
     folder = make_checkpoint(tmp_path)
     tensors = load_file(folder / "model.safetensors")

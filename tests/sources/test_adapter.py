@@ -137,6 +137,34 @@ def test_tokenizer_template_and_generation_config_come_from_the_adapter_where_it
     assert json.loads((found.folder / "generation_config.json").read_text())["eos_token_id"] == 4
 
 
+@pytest.mark.parametrize("tuned", [True, False], ids=["the adapter's", "the base's"])
+def test_of_several_templates_the_one_for_a_conversation_is_taken(tmp_path, base, settings, tuned):
+    """Named templates in the adapter's tokenizer_config.json gave way to the base's template, without a word."""
+    adapter = make_adapter(tmp_path / "adapter", base)
+    owner = adapter if tuned else base
+    make_tokenizer(with_template=False).save_pretrained(owner)
+    (owner / "chat_template.jinja").unlink(missing_ok=True)
+    file = owner / "tokenizer_config.json"
+    several = [{"name": "tool_use", "template": "a tool"}, {"name": "default", "template": "waiter: {{ messages[0]['content'] }}"}]
+    file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": several}))
+    tokenizer = AutoTokenizer.from_pretrained(find(adapter, settings).folder)
+    assert tokenizer.apply_chat_template([{"role": "user", "content": "hi"}], tokenize=False) == "waiter: hi"
+
+
+def test_what_an_adapter_says_and_this_peft_does_not_know_is_named(tmp_path, base, settings):
+    adapter = make_adapter(tmp_path / "adapter", base)
+    changed(adapter, use_superlora=True, superlora_config=None)
+    note = find(adapter, settings).note
+    assert "its settings use_superlora=True are not known to peft" in note and "superlora_config" not in note
+
+
+def test_an_adapter_that_changes_nothing_is_told(tmp_path, base, settings):
+    adapter = make_adapter(tmp_path / "adapter", base)
+    weights = adapter / "adapter_model.safetensors"
+    save_file({name: tensor * ("lora_A" in name) for name, tensor in load_file(weights).items()}, weights)
+    assert "it changes nothing" in find(adapter, settings).note
+
+
 def test_both_lanes_load_the_merged_adapter_and_name_it(tmp_path, base, settings):
     adapter = make_adapter(tmp_path / "adapter", base)
     folder = find(adapter, settings).folder

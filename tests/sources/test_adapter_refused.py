@@ -191,3 +191,14 @@ def test_a_base_in_a_folder_is_found_however_its_path_is_written_and_has_no_revi
     adapter = make_adapter(tmp_path / "adapter", base)
     changed(adapter, base_model_name_or_path=written.format(base), revision="main")
     assert find(adapter, settings).base == written.format(base)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"), [(lambda tensor: tensor[:0], "tensors without a value .* ZeRO-3"), (lambda tensor: tensor * torch.nan, "not finite")]
+)
+def test_an_adapter_whose_values_were_not_saved_is_told(tmp_path, base, settings, values, words):
+    adapter = make_adapter(tmp_path / "adapter", base)
+    weights = adapter / "adapter_model.safetensors"
+    save_file({name: values(tensor).clone() for name, tensor in load_file(weights).items()}, weights)
+    with pytest.raises(InferenceError, match=words):
+        find(adapter, settings)

@@ -9,7 +9,7 @@ from huggingface_hub import constants
 from inference.cache import cache, manifest
 from inference.errors import InferenceError
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
-from inference.sources import checkpoints, default_model, formats
+from inference.sources import at_hand, checkpoints, default_model, formats
 from tests.support.tiny import make_checkpoint
 
 
@@ -120,3 +120,11 @@ def test_a_shape_whose_description_changed_is_written_anew(settings, monkeypatch
         (tmp_path / "small.json").write_text(json.dumps({"seed": 0, "scale": {}, "config": {**config, "num_hidden_layers": layers}}))
         found = find("shape:small", settings)
         assert json.loads((found.folder / "config.json").read_text())["num_hidden_layers"] == layers
+
+
+def test_a_trainer_s_folder_names_its_newest_checkpoint(tmp_path):
+    for name in ("checkpoint-500", "checkpoint-1000"):
+        (tmp_path / "run" / name).mkdir(parents=True)
+        (tmp_path / "run" / name / "config.json").write_text("{}")
+    with pytest.raises(InferenceError, match=r"holds models in folders of their own .* Point MODEL_ID at one: .*/checkpoint-1000\."):
+        at_hand.at_hand(str(tmp_path / "run"), Settings())

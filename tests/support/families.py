@@ -44,6 +44,7 @@ EAGER: dict[str, tuple[str, dict]] = {
     "mixtral": ("mixtral", SHORT | {"num_local_experts": 4}), "qwen3 moe": ("qwen3_moe", WIDE | EXPERTS | {"num_experts": 4}),
     "gpt-neox": ("gpt_neox", OLD | {"intermediate_size": 128, "max_position_embeddings": 512}), "falcon": ("falcon", OLD),
     "gpt2": ("gpt2", IDS | {"vocab_size": 512, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}),
+    "mamba2": ("mamba2", IDS | {"vocab_size": 512, "hidden_size": 64, "num_heads": 4, "head_dim": 32, "n_groups": 1, "state_size": 8, "num_hidden_layers": 2}),
     "mamba": ("mamba", IDS | {"vocab_size": 512, "hidden_size": 64, "state_size": 8, "num_hidden_layers": 2}),
 }  # fmt: skip
 

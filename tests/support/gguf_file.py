@@ -11,8 +11,10 @@ import numpy as np
 from safetensors.torch import load_file
 
 
-def write_gguf(checkpoint: Path, file: Path, kind: gguf.GGMLQuantizationType, architecture: str = "llama", template: str = "") -> Path:
-    """`checkpoint`, its matrices stored as `kind`, as the GGUF file `file`, with a chat `template` where one is given."""
+def write_gguf(
+    checkpoint: Path, file: Path, kind: gguf.GGMLQuantizationType, architecture: str = "llama", template: str = "", scaling: float | list[float] = 1
+) -> Path:
+    """`checkpoint` as the GGUF file `file`, its matrices stored as `kind`; `scaling`: the rotary one, linear or a divisor a frequency."""
     config = json.loads((checkpoint / "config.json").read_text())
     writer = gguf.GGUFWriter(file, architecture)
     writer.add_name("tiny")
@@ -27,6 +29,11 @@ def write_gguf(checkpoint: Path, file: Path, kind: gguf.GGMLQuantizationType, ar
     writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_vocab_size(config["vocab_size"])
     _add_tokenizer(writer, checkpoint, config["vocab_size"])
+    if isinstance(scaling, list):
+        writer.add_tensor("rope_freqs.weight", np.array(scaling, dtype=np.float32))
+    elif scaling != 1:
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(scaling)
     if template:
         writer.add_chat_template(template)
         writer.add_add_bos_token(False)
