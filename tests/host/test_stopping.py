@@ -41,6 +41,17 @@ PHASES = {  # what is asked, what its lanes do, what is then said
 }
 
 
+@pytest.fixture(autouse=True)
+def in_front():
+    """The tests may run in the background, whose jobs heed no Ctrl+C: what they start is to heed it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    else:
+        yield
+
+
 class Command:
     """One command over scripted lanes, in a folder of its own, once it is in a phase."""
 
