@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -30,7 +31,12 @@ class Program:
         return line.split()[1]
 
     def lanes(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
+        """Its processes; not one that is still a copy of itself, about to become another program."""
+        own, found = psutil.Process(self.process.pid), []
+        for child in own.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += [child] if child.cmdline() != own.cmdline() else []
+        return found
 
     def output(self, timeout_s: float = 30) -> tuple[int, str]:
         _, errors = self.process.communicate(timeout=timeout_s)
