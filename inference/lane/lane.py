@@ -161,10 +161,8 @@ class Lane:
         """Those after `ids`; where its own code takes a matrix, or its dtype, past the layer that holds it (Mamba's), none is stored compactly any more."""
         try:
             return Forward(model)(torch.tensor([ids]), DynamicCache(config=model.config))
-        except InferenceError:
-            raise
         except Exception as error:  # a model's own code: of products that don't fit, of a cache that it doesn't take
-            if self.device == "cuda" and not isinstance(error, exact.Rounded):
+            if isinstance(error, InferenceError) or short_of_memory(error) or device_lost():
                 raise
             if "compact" not in self.ways.used or not exact.widen(model):
                 raise InferenceError(f"{type(model).__name__} can't be computed with in this lane ({first_line(error)}). Choose another model.") from error

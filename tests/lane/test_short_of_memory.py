@@ -9,8 +9,9 @@ import torch
 
 from inference.errors import DeviceLost, OutOfMemory, Refused, memory_told
 from inference.events import Request
+from inference.lane import lane as lane_module
 from inference.lane.lane import Lane
-from inference.models import private
+from inference.models import exact, private
 from tests.support.real import answer, loaded_lane
 from tests.support.tiny import make_checkpoint
 
@@ -33,6 +34,13 @@ def fails(error):
 @pytest.fixture(scope="module")
 def lane(tmp_path_factory):
     return loaded_lane("cpu:fp32", str(make_checkpoint(tmp_path_factory.mktemp("tiny") / "llama", "llama")))
+
+
+def test_a_first_forward_without_memory_is_told_as_such_and_the_matrices_stay_as_small_as_they_are(lane, monkeypatch):
+    monkeypatch.setattr(lane_module, "Forward", fails(ERRORS["torch"]))
+    monkeypatch.setattr(exact, "widen", lambda _: pytest.fail("made twice as large"))
+    with pytest.raises(OutOfMemory, match=r"memory \(RAM\) ran out while loading"):
+        Lane(lane.name, lane.settings).load(lambda _: None)
 
 
 @pytest.mark.parametrize(("place", "error"), [("_read", "RAM"), ("_try", "card"), ("_warm_up", "torch"), ("one_tensor_at_a_time", "system")])
