@@ -40,6 +40,7 @@ def read_parts(model: nn.Module) -> ModelParts:
     check_module("its causal model", model)
     check_module("its decoder", decoder)
     _children("its decoder", decoder, _DECODER)
+    _need(all(hasattr(getattr(layer, "self_attn", None), "head_dim") for layer in decoder.layers), "a layer has no attention whose heads are of one size")
     attention, head = decoder.layers[0].self_attn, _matrix(model.get_output_embeddings())
     head_dim, hidden = attention.head_dim, head.columns
     layers = tuple(_layer(layer, config, rotary, index) for index, layer in enumerate(decoder.layers))

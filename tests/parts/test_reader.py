@@ -43,6 +43,8 @@ def test_another_family_is_refused_with_a_reason(name: str) -> None:
     [
         (lambda layer: layer.self_attn.add_module("sinks", nn.Linear(2, 2)), "layer 1 has sinks"),
         (lambda layer: setattr(layer.self_attn, "temperature_tuning", 0.5), "layer 1 sets temperature_tuning to 0.5"),
+        (lambda layer: delattr(layer.self_attn, "head_dim"), "no attention whose heads are of one size"),
+        (lambda layer: delattr(layer, "self_attn"), "no attention whose heads are of one size"),
         (lambda layer: setattr(layer, "residual_multiplier", 0.5), "differ in a scale"),
         (lambda layer: layer.register_parameter("gain", nn.Parameter(torch.ones(1))), "layer 1 has parameters of its own"),
         (lambda layer: setattr(layer.self_attn, "scaling", 0.5), "differ in a scale"),
