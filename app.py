@@ -80,8 +80,10 @@ def build_page(settings: Settings, starter: Starter = start_worker) -> tuple[gr.
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     if not settings.port:
         os.environ.pop("GRADIO_SERVER_PORT", None)  # Gradio would take a zero there for a port
+    from ui.private import check_mcp, check_variables
+
+    check_variables()
     from ui.build import build
-    from ui.private import check_mcp
 
     if settings.mcp:
         check_mcp()

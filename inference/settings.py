@@ -194,8 +194,7 @@ def from_env(environ: Mapping[str, str] = os.environ) -> Settings:
     """Settings from environment variables; raises WrongArguments naming the variable that can't be read."""
     values: dict[str, object] = {}
     for name, variable in (VARIABLES | INTERNAL).items():
-        text = environ.get(variable, "").strip()
-        if text:
+        if text := _bare(environ.get(variable, "")):
             values[name] = _from_text(name, variable, text)
     if environ.get("SPACE_ID") and "host" not in values:
         values["host"] = "0.0.0.0"
@@ -203,6 +202,12 @@ def from_env(environ: Mapping[str, str] = os.environ) -> Settings:
         values["share"] = True
     values["endpoints"] = endpoints_of(environ)
     return Settings(**values)  # type: ignore[arg-type]
+
+
+def _bare(text: str) -> str:
+    """A value without the white space and the pair of quotes around it, which files of variables (docker's --env-file) do not take off."""
+    text = text.strip()
+    return text[1:-1].strip() if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def parse_lanes(text: str) -> tuple[str, ...]:
@@ -242,6 +247,8 @@ def _ours_alone(path: Path) -> bool:
 
 
 def _from_text(name: str, variable: str, text: str) -> object:
+    if name == "host":
+        return text.removeprefix("[").removesuffix("]")  # as an address in a browser has it
     if name == "lanes":
         return parse_lanes(text)
     if name in {"models", "trusted_proxies"}:

@@ -23,6 +23,7 @@ SILENT = {"TimeoutException", "TimeoutError"}
 InvalidURL: type[Exception] = sys.modules[TransportError.__module__.partition(".")[0]].InvalidURL
 NO_HUB = (ValueError, TypeError, KeyError, AttributeError)  # of an answer that is none of the Hub's
 FAULTS = (TransportError, InvalidURL, OSError, RuntimeError, ImportError, *NO_HUB)  # what the library and its downloader in Rust raise
+QUOTES = "\"'"
 BROKEN_OFF = {"NetworkError", "ProtocolError", "ConnectionError"}
 
 
@@ -120,9 +121,10 @@ def _refused(response: Any, name: str, revision: str | None) -> str | None:
 
 
 def _unknown_caller(name: str, revision: str | None, code: str, said: str) -> str:
-    if get_token():
+    if token := get_token():
+        why = "it is wrong or has expired" if token[0] not in QUOTES else "it stands in quotes, which belong to it where it is set: take them off"
         return (
-            f"The Hub does not accept the token that is set (401): it is wrong or has expired. Make a new one at {constants.ENDPOINT}/settings/tokens "
+            f"The Hub does not accept the token that is set (401): {why}. Make a new one at {constants.ENDPOINT}/settings/tokens "
             f"and set the secret HF_TOKEN, or unset it if {name} is public."
         )
     if code == "GatedRepo":

@@ -16,6 +16,7 @@ REASONS = [
     (None, 401, {}, "shows no model owner/tiny to somebody without a token"),
     ("hf_wrong", 401, {"X-Error-Message": "Invalid credentials in Authorization header"}, "does not accept the token that is set"),
     ("hf_wrong", 401, {}, "does not accept the token that is set"),
+    ('"hf_wrong"', 401, {}, "does not accept the token that is set (401): it stands in quotes"),
     (None, 401, GATED, "is locked, and no token was given"),
     ("hf_right", 403, GATED, "this token's account may not read it. Accept its licence"),
     ("hf_right", 403, GATED | {"X-Error-Message": "Your request is awaiting a review from the repo authors."}, "still awaits its authors' review"),
@@ -40,7 +41,7 @@ def test_each_refusal_has_its_reason_and_the_log_its_trace_without_the_token(tin
     if token:
         monkeypatch.setenv("HF_TOKEN", token)
         headers = {**headers, "X-Request-Id": f"echoes {token}"}
-    tiny_hub.tokens = {"hf_right", "hf_wrong"}
+    tiny_hub.tokens = {"hf_right", "hf_wrong", '"hf_wrong"'}
     tiny_hub.does[part] = answers(status, headers)
     sentence = refusal()
     assert words in sentence and "Traceback" in caplog.text and f"{status}" in caplog.text
