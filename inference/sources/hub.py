@@ -148,9 +148,8 @@ def fetch(name: str, revision: str | None, report: Report, file: str | None = No
 
 def _as_it_was(folder: Path, revision: str | None) -> str | None:
     """What must be said of a snapshot that was taken because the Hub could not be asked; nothing where the settings say not to ask it."""
-    said = []
-    if revision != folder.name and not constants.HF_HUB_OFFLINE:
-        said.append(f"the Hub could not be asked: this is {revision or 'main'} as this machine last had it ({folder.name[:12]})")
+    asked = revision == folder.name or constants.HF_HUB_OFFLINE
+    said = [] if asked else [f"the Hub could not be asked: this is {revision or 'main'} as this machine last had it ({folder.name[:12]})"]
     if lacks := hub_cache.lacking(folder):
         said.append(f"its copy on this machine lacks {', '.join(lacks[:3])}")
     return "; ".join(said) or None
@@ -211,12 +210,13 @@ def _single_or_index(found: Listing) -> str:
 def _download(found: Listing, files: list[str], progress: type[hub_tqdm], needed: int) -> Path:
     """These files of the commit that was listed: asked for by a branch, the library may give another commit, or what it has of an older one."""
     exactly = [glob.escape(file) for file in files]
+    place = hub_cache.hub_cache()  # said, since the library takes an empty HF_HUB_CACHE for the working folder
     try:
-        folder = snapshot_download(found.name, revision=found.commit, allow_patterns=exactly, tqdm_class=progress, etag_timeout=_time_out())
+        folder = snapshot_download(found.name, revision=found.commit, cache_dir=place, allow_patterns=exactly, tqdm_class=progress, etag_timeout=_time_out())
     except hub_faults.FAULTS as error:
         log.warning("the download of %s failed\n%s", found.name, hub_faults.trace(error))
         if disk.is_full(error):
-            raise disk.full(hub_cache.hub_cache(), needed, found.name) from None
+            raise disk.full(place, needed, found.name) from None
         if isinstance(error, OSError) and error.errno in disk.UNWRITABLE:
             raise hub_cache.unwritable(error) from None
         raise _broken_off(found, hub_faults.why(error)) from None
@@ -253,7 +253,7 @@ def _faults_told(name: str, revision: str | None) -> Iterator[None]:
 def _silent() -> InferenceError:
     log.warning("the Hub has sent nothing for %g s: given up", SILENT_S)
     return InferenceError(
-        f"The Hugging Face Hub ({constants.ENDPOINT}) has sent nothing for {SILENT_S:g} s. "
+        f"The Hugging Face Hub ({hub_faults.endpoint()}) has sent nothing for {SILENT_S:g} s. "
         "The files that came whole are kept; ask again to go on, or set MODEL_ID to a local folder."
     )
 

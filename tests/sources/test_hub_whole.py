@@ -155,6 +155,15 @@ def test_a_copy_that_may_be_an_older_one_is_said_wherever_its_answers_are_shown(
     assert checkpoints.find(NAME, settings, lambda _: None).note is None, "so it was set"
 
 
+def test_an_empty_variable_for_the_hub_s_cache_is_none(tiny_hub, tmp_path, monkeypatch):
+    """As a compose file sets one that is not set itself; the library then wrote to the working folder, where nothing was found again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_CACHE", "")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", "")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    assert fetch() == hub_cache.on_disk(NAME) and [path.name for path in tmp_path.iterdir() if path.name not in ("ours", "hub")] == ["home"]
+
+
 def test_models_in_folders_of_a_repository_are_told_with_how_to_fetch_one(tiny_hub):
     files = {f"checkpoint-{n}/{file}": b"{}" for n in (500, 1000) for file in ("adapter_config.json", "adapter_model.safetensors")}
     tiny_hub.repositories[NAME] = Repository({"README.md": b"", **files})
