@@ -53,7 +53,7 @@ VARIABLES: dict[str, str] = {
     "mcp": "MCP",
 }
 _NUMBERS = {"lane_patience_s", "threads", "port", "cache_limit_gib", "limit_a_minute", "limit_characters", "limit_new_tokens", "limit_rows"}
-INTERNAL = {"fast_lost": "FAST_LOST", "quiet": "LANE_QUIET"}  # what a lane's process is told, and no person sets
+INTERNAL = {"fast_lost": "FAST_LOST", "quiet": "LANE_QUIET", "pinned": "LANE_PINNED"}  # what a lane's process is told, and no person sets
 _SECRET = {"auth"}
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -87,6 +87,7 @@ class Settings:
     mcp: bool = False
     fast_lost: tuple[str, ...] = ()
     quiet: bool = False  # a lane logs its faults only
+    pinned: tuple[str, ...] = ()  # NAME=NAME@COMMIT: what a lane has had of a name, and every later one gets
     endpoints: tuple[Endpoint, ...] = ()  # each has variables of its own (`endpoints.py`)
 
     def __post_init__(self) -> None:
@@ -128,6 +129,10 @@ class Settings:
     def model_for(self, lane: str) -> str:
         """The checkpoint that `lane` loads: CPU_MODEL_ID, if set, for the full-precision CPU lane."""
         return self.cpu_model_id or self.model_id if lane == str(CPU_FP32) else self.model_id
+
+    def pin_of(self, name: str) -> str:
+        """The name of the commit that another lane has had of this name; the name itself where none has."""
+        return dict(pin.split("=", 1) for pin in self.pinned).get(name, name)
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -251,7 +256,7 @@ def _from_text(name: str, variable: str, text: str) -> object:
         return text.removeprefix("[").removesuffix("]")  # as an address in a browser has it
     if name == "lanes":
         return parse_lanes(text)
-    if name in {"models", "trusted_proxies"}:
+    if name in {"models", "trusted_proxies", "pinned"}:
         return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
     if name in {"fast", "fast_lost"}:
         return fast.parse(text)

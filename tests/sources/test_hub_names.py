@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from gguf import GGMLQuantizationType
 
 from inference.cache import manifest
 from inference.errors import InferenceError
-from inference.settings import Settings
+from inference.settings import Settings, from_env
 from inference.sources import checkpoints, fetching
 from inference.sources.at_hand import HubName, at_hand
 from tests.support.adapters import make_adapter
@@ -87,6 +88,14 @@ def test_a_local_adapter_over_a_base_on_the_hub_is_found_again_without_a_process
     hub.asked.clear()
     again = fetching.begin(adapter, settings)
     assert again._process is None and again.result(lambda _: None).folder == found.folder and not hub.asked
+
+
+def test_a_commit_that_another_lane_has_had_is_taken_though_the_branch_moved(hub, settings):
+    first = find("owner/base", settings)
+    hub.repositories["owner/base"].revisions |= {"main": OTHER, "old": COMMIT}
+    later = replace(settings, pinned=(f"owner/base={first.name}",))
+    assert Settings(pinned=from_env(later.to_env()).pinned).pin_of("owner/base") == first.name
+    assert fetching.begin("owner/base", later).result(lambda _: None) == first and find("owner/base", settings).revision == OTHER
 
 
 def test_a_damaged_merge_of_an_adapter_on_the_hub_is_made_anew_of_the_same_revision(hub, settings):
