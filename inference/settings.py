@@ -55,6 +55,7 @@ VARIABLES: dict[str, str] = {
 _NUMBERS = {"lane_patience_s", "threads", "port", "cache_limit_gib", "limit_a_minute", "limit_characters", "limit_new_tokens", "limit_rows"}
 INTERNAL = {"fast_lost": "FAST_LOST", "quiet": "LANE_QUIET", "pinned": "LANE_PINNED"}  # what a lane's process is told, and no person sets
 _SECRET = {"auth"}
+HUB_SECONDS = ("HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT")  # at others it can't be imported
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -205,6 +206,11 @@ def from_env(environ: Mapping[str, str] = os.environ) -> Settings:
         values["host"] = "0.0.0.0"
     if "share" not in values and environ.get("GRADIO_SHARE", "").lower() == "true":  # Gradio's own word for it, which opens the page just as wide
         values["share"] = True
+    for name in HUB_SECONDS:
+        if not environ.get(name, "0").strip().isdecimal():
+            raise WrongArguments(
+                f"{name}, a variable of the Hub's library, must be a whole number of seconds, not {environ[name]!r}. Set it to one, or unset it."
+            )
     values["endpoints"] = endpoints_of(environ)
     return Settings(**values)  # type: ignore[arg-type]
 

@@ -57,6 +57,8 @@ def test_settings_survive_the_trip_to_a_child_process():
         {"LIMIT_ROWS": "-1"},
         {"LIMIT_A_MINUTE": "few"},
         {"TRUSTED_PROXIES": "10.0.0.1,*"},
+        {"HF_HUB_ETAG_TIMEOUT": "10.5"},
+        {"HF_HUB_DOWNLOAD_TIMEOUT": ""},
         {"TRUSTED_PROXIES": "10.0.0.1/8"},
         *({VARIABLES[name]: text} for name in SWITCHES for text in ("y", "enabled", "onn", "2")),
     ],

@@ -46,14 +46,15 @@ def lacking(folder: Path) -> list[str]:
 
 
 def is_here(name: str, commit: str, file: str, blob: str | None, size: int) -> bool:
-    """Whether a file of a commit, or its content under the name of another commit's, is here and as long as it must be."""
-    return any(_bytes_of(place) == size for place in _places(name, commit, file, blob))
+    """Whether a file of a commit, or its content under the name of another commit's, is here and as long as it must be (0: as the Hub does not say)."""
+    found = [_bytes_of(place) for place in _places(name, commit, file, blob)]
+    return any(there is not None and size in (0, there) for there in found)
 
 
 def drop_cut(name: str, commit: str, file: str, blob: str | None, size: int) -> None:
     """Remove what is here of a file and shorter or longer than it must be, as a crash leaves it: the library takes whatever is there for the file."""
     for place in _places(name, commit, file, blob):
-        if _bytes_of(place) not in (None, size):
+        if size and _bytes_of(place) not in (None, size):
             with contextlib.suppress(OSError):
                 place.unlink()
 

@@ -93,6 +93,14 @@ def test_a_file_in_the_hub_s_cache_that_a_crash_cut_is_fetched_anew(tiny_hub, tm
     assert fetch() == path.parent and path.read_bytes() == content and hub_cache.lacking(path.parent) == []
 
 
+def test_files_whose_size_a_mirror_does_not_say_are_kept(tiny_hub, monkeypatch):
+    folder = fetch()
+    unsaid = {file: hub.Remote(0, etag(content)) for file, content in tiny_hub.repositories[NAME].files.items()}
+    monkeypatch.setattr(hub, "listing", lambda *_: hub.Listing(NAME, COMMIT, unsaid))
+    tiny_hub.asked.clear()
+    assert fetch() == folder and tiny_hub.downloaded() == {"config.json"}, "which is asked for to see whether the model is locked"
+
+
 def test_another_program_that_downloads_the_same_is_waited_for_as_long_as_it_gets_on(tiny_hub, monkeypatch):
     monkeypatch.setattr(hub, "SILENT_S", 1.0)
     monkeypatch.setattr(patience, "LOOK_S", 0.1)
