@@ -80,8 +80,10 @@ def build_page(settings: Settings, starter: Starter = start_worker) -> tuple[gr.
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     if not settings.port:
         os.environ.pop("GRADIO_SERVER_PORT", None)  # Gradio would take a zero there for a port
+    from ui.private import check_mcp, check_variables
+
+    check_variables()
     from ui.build import build
-    from ui.private import check_mcp
 
     if settings.mcp:
         check_mcp()
@@ -107,7 +109,8 @@ def begin_log(settings: Settings) -> None:
     """Log to stderr from now on."""
     plain.begin(settings.auth.partition(":")[2])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for client in ("httpx", "httpx2"):  # each logs every address that it asks
+        logging.getLogger(client).setLevel(logging.WARNING)
 
 
 def start_once(engine: Engine, others: Iterable[Engine] = ()) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from typing import TextIO, cast
 from inference import terminal
 
 SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD)$", re.I)
+IN_ADDRESS = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 SHORTEST = 6  # a shorter value would blank out words that mean something else
 
 
@@ -35,8 +36,13 @@ class Log:
 
 
 def secrets_of(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """The values of variables that are called a token, key, secret or password, and the password of AUTH."""
-    return [*(value for name, value in environ.items() if SECRET.search(name)), environ.get("AUTH", "").partition(":")[2]]
+    """The values of variables that are called a token, key, secret or password, the password of AUTH, and those in addresses (of a proxy, of a mirror)."""
+    called = [value for name, value in environ.items() if SECRET.search(name)]
+    return [
+        *called,
+        environ.get("AUTH", "").strip(" \r\n\"'").partition(":")[2],
+        *(found[1] for value in environ.values() if (found := IN_ADDRESS.search(value))),
+    ]
 
 
 def of_stderr(*secrets: str) -> TextIO:

@@ -53,8 +53,9 @@ VARIABLES: dict[str, str] = {
     "mcp": "MCP",
 }
 _NUMBERS = {"lane_patience_s", "threads", "port", "cache_limit_gib", "limit_a_minute", "limit_characters", "limit_new_tokens", "limit_rows"}
-INTERNAL = {"fast_lost": "FAST_LOST", "quiet": "LANE_QUIET"}  # what a lane's process is told, and no person sets
+INTERNAL = {"fast_lost": "FAST_LOST", "quiet": "LANE_QUIET", "pinned": "LANE_PINNED"}  # what a lane's process is told, and no person sets
 _SECRET = {"auth"}
+HUB_SECONDS = ("HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT")  # at others it can't be imported
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -87,6 +88,7 @@ class Settings:
     mcp: bool = False
     fast_lost: tuple[str, ...] = ()
     quiet: bool = False  # a lane logs its faults only
+    pinned: tuple[str, ...] = ()  # NAME=NAME@COMMIT: what a lane has had of a name, and every later one gets
     endpoints: tuple[Endpoint, ...] = ()  # each has variables of its own (`endpoints.py`)
 
     def __post_init__(self) -> None:
@@ -128,6 +130,10 @@ class Settings:
     def model_for(self, lane: str) -> str:
         """The checkpoint that `lane` loads: CPU_MODEL_ID, if set, for the full-precision CPU lane."""
         return self.cpu_model_id or self.model_id if lane == str(CPU_FP32) else self.model_id
+
+    def pin_of(self, name: str) -> str:
+        """The name of the commit that another lane has had of this name; the name itself where none has."""
+        return dict(pin.split("=", 1) for pin in self.pinned).get(name, name)
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -194,15 +200,25 @@ def from_env(environ: Mapping[str, str] = os.environ) -> Settings:
     """Settings from environment variables; raises WrongArguments naming the variable that can't be read."""
     values: dict[str, object] = {}
     for name, variable in (VARIABLES | INTERNAL).items():
-        text = environ.get(variable, "").strip()
-        if text:
+        if text := _bare(environ.get(variable, "")):
             values[name] = _from_text(name, variable, text)
     if environ.get("SPACE_ID") and "host" not in values:
         values["host"] = "0.0.0.0"
     if "share" not in values and environ.get("GRADIO_SHARE", "").lower() == "true":  # Gradio's own word for it, which opens the page just as wide
         values["share"] = True
+    for name in HUB_SECONDS:
+        if not environ.get(name, "0").strip().isdecimal():
+            raise WrongArguments(
+                f"{name}, a variable of the Hub's library, must be a whole number of seconds, not {environ[name]!r}. Set it to one, or unset it."
+            )
     values["endpoints"] = endpoints_of(environ)
     return Settings(**values)  # type: ignore[arg-type]
+
+
+def _bare(text: str) -> str:
+    """A value without the white space and the pair of quotes around it, which files of variables (docker's --env-file) do not take off."""
+    text = text.strip()
+    return text[1:-1].strip() if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def parse_lanes(text: str) -> tuple[str, ...]:
@@ -242,9 +258,11 @@ def _ours_alone(path: Path) -> bool:
 
 
 def _from_text(name: str, variable: str, text: str) -> object:
+    if name == "host":
+        return text.removeprefix("[").removesuffix("]")  # as an address in a browser has it
     if name == "lanes":
         return parse_lanes(text)
-    if name in {"models", "trusted_proxies"}:
+    if name in {"models", "trusted_proxies", "pinned"}:
         return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
     if name in {"fast", "fast_lost"}:
         return fast.parse(text)

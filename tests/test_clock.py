@@ -23,7 +23,7 @@ USES = {
     "inference/doctor/report.py": "when an entry of the cache was used last, to be read",
     "inference/lane/measured.py": "the day on which a load was measured, to be read",
     "inference/space/prices.py": "the day of a list of prices",
-    "inference/sources/hub.py": "how old what a killed download left is; a clock that is wrong has it removed later, or fetched again",
+    "inference/sources/hub_cache.py": "how old what a killed download left is; a clock that is wrong has it removed later, or fetched again",
     "ui/bodies.py": "which upload is the oldest",
     "ui/answers.py": "whether a comparison is of today",
 }

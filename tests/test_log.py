@@ -49,6 +49,21 @@ def test_nothing_of_it_is_obeyed_and_no_secret_is_there(write):
 
 def test_what_is_too_short_to_be_a_secret_blanks_out_no_words():
     assert log.secrets_of({"MY_TOKEN": "a", "KEYBOARD": "us-layout", "AUTH": "me:pw"}) == ["a", "pw"]
+
+
+def test_a_password_is_a_secret_without_the_quotes_that_are_taken_off():
+    assert log.secrets_of({"AUTH": '"me:open-sesame"'}) == ["open-sesame"]
+
+
+def test_passwords_in_addresses_are_secrets():
+    """Of a proxy, or of a mirror of the Hub: every request's address was logged."""
+    places = {
+        "HF_ENDPOINT": "https://me:mirror-pass@hub.example/hf",
+        "https_proxy": "http://me:proxy-pass@proxy:3128",
+        "A": "http://no-one@x",
+        "B": "http://x:80/@",
+    }
+    assert set(log.secrets_of(places)) - {""} == {"mirror-pass", "proxy-pass"}
     stream = io.StringIO()
     log.Log(stream, ["a", "pw"]).write("a lane")
     assert stream.getvalue() == "a lane"

@@ -57,6 +57,8 @@ def test_settings_survive_the_trip_to_a_child_process():
         {"LIMIT_ROWS": "-1"},
         {"LIMIT_A_MINUTE": "few"},
         {"TRUSTED_PROXIES": "10.0.0.1,*"},
+        {"HF_HUB_ETAG_TIMEOUT": "10.5"},
+        {"HF_HUB_DOWNLOAD_TIMEOUT": ""},
         {"TRUSTED_PROXIES": "10.0.0.1/8"},
         *({VARIABLES[name]: text} for name in SWITCHES for text in ("y", "enabled", "onn", "2")),
     ],
@@ -71,6 +73,17 @@ def test_a_setting_that_can_not_be_read_is_refused_by_name(environ):
 def test_a_switch_is_on_or_off_in_any_of_the_usual_words(name):
     for value, words in ((True, ("1", "true", "Yes", "ON")), (False, ("0", "False", "no", "off"))):
         assert [getattr(from_env({VARIABLES[name]: word}), name) for word in words] == [value] * 4
+
+
+def test_quotes_around_a_whole_value_are_taken_off_as_no_file_of_variables_does():
+    """AUTH="user:password" let nobody in; MODEL_ID="owner/name" was no name."""
+    found = from_env({"MODEL_ID": '"owner/name"\r', "LANES": "'cpu:fp32,cpu:nf4'", "SHARE": '"on"', "AUTH": '"u:it\'s"', "GRADIO_SERVER_PORT": '"7000"'})
+    assert (found.model_id, found.lanes, found.share, found.auth, found.port) == ("owner/name", ("cpu:fp32", "cpu:nf4"), True, "u:it's", 7000)
+    assert [from_env({"CACHE_DIR": text}).cache_dir for text in ('"', '"a', "a'", '""', "'a\"", '"a" b')] == ['"', '"a', "a'", "", "'a\"", '"a" b']
+
+
+def test_an_address_of_ipv6_may_stand_in_brackets():
+    assert from_env({"GRADIO_SERVER_NAME": "[::1]"}).host == from_env({"GRADIO_SERVER_NAME": "::1"}).host == "::1"
 
 
 def test_gradio_s_own_word_for_a_share_link_is_heard():

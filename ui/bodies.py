@@ -21,6 +21,7 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from inference.errors import WrongArguments
 from inference.series.prompts import MOST_BYTES
 from inference.units import size
 
@@ -100,13 +101,16 @@ async def _hear_out(receive: Receive, came: int = 0, more: bool = True) -> None:
 def own_folder() -> Path:
     """A folder for what is uploaded to this process's page, which nobody else can read and which goes with it; Gradio uses it from now on.
 
-    Its own is one for all programs and users of the machine. What pages that were killed left behind goes too.
+    Its own is one for all programs and users of the machine. What pages that were killed left behind goes too. Raises WrongArguments where none can be made.
     """
-    parent = Path(os.environ.get(PLACE) or tempfile.gettempdir())
-    parent.mkdir(parents=True, exist_ok=True)
-    for old in parent.glob(f"{PREFIX}*"):
-        _remove_unless_used(old)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    try:
+        parent = Path(os.environ.get(PLACE) or tempfile.gettempdir())
+        parent.mkdir(parents=True, exist_ok=True)
+        for old in parent.glob(f"{PREFIX}*"):
+            _remove_unless_used(old)
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    except OSError as error:
+        raise WrongArguments(f"There is no folder for uploads ({error}). Set {PLACE} to a folder that can be written, on a disk with room.") from error
     fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX)  # as long as this process lives
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ[PLACE] = str(folder)

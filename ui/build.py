@@ -140,8 +140,9 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "allowed_paths": [str(SAMPLE)],  # the sample file, wherever the page was started from
         "enable_monitoring": False,  # who asked what and when, for anybody
         "num_workers": 0,  # processes of Gradio's (GRADIO_NUM_WORKERS) that would serve uploads and files past our bounds
+        "ssr_mode": False,  # a web server of Node's (GRADIO_SSR_MODE) before ours
         "mcp_server": settings.mcp,
-        "server_name": settings.host,
+        "server_name": f"[{settings.host}]" if ":" in settings.host else settings.host,  # as an address has it
         "server_port": settings.port or None,
         "max_file_size": MOST_BYTES,
         "share": False,  # `sharing.open_link` makes it, once the page is there

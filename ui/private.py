@@ -10,8 +10,9 @@ import inspect
 import json
 import logging
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from importlib import metadata
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from inference.host.child import on_zero_gpu
 if TYPE_CHECKING:
     import gradio as gr
 
+NUMBERS = {"GRADIO_NUM_PORTS": "0*[1-9][0-9]*", "GRADIO_DEFAULT_CONCURRENCY_LIMIT": "0*[1-9][0-9]*|none"}  # how Gradio can read them
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 log = logging.getLogger(__name__)
 # ZeroGPU counts a run on the quota of the visitor whom the browser names in a header, which Gradio's page sends with queued events alone
@@ -53,6 +55,17 @@ def import_gradio() -> None:
             import gradio  # noqa: F401
     finally:
         inspect.getfile = getfile
+
+
+def check_variables(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Call it before Gradio is imported. Raise WrongArguments for a variable of Gradio's at whose value it would end with a trace.
+
+    With GRADIO_DEBUG its launch would never come back: no lane would start, and no signal end the page.
+    """
+    environ.pop("GRADIO_DEBUG", None)
+    for name, fits in NUMBERS.items():
+        if (text := environ.get(name)) is not None and not re.fullmatch(fits, text):
+            raise WrongArguments(f"{name}, a variable of Gradio's, must be a whole number above 0, not {text!r}. Set it to one, or unset it.")
 
 
 def check_mcp() -> None:

@@ -69,7 +69,10 @@ def _lock(path: Path, shared: bool = False, wait: bool = False) -> Lock | None:
     with contextlib.ExitStack() as unless_taken:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            except PermissionError:  # another user's of the same cache: to read it is enough to lock it
+                descriptor = os.open(path, os.O_RDONLY)
             unless_taken.callback(os.close, descriptor)
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -127,14 +130,14 @@ class Entry:
 
     def put(self, made: Path) -> None:
         """Move what was made into place, instead of what is there; hold the entry's lock."""
-        if self.path.is_dir():
+        if self.path.is_dir() or made.is_dir():  # a folder takes no place of a file, nor of a link that leads nowhere
             self.discard()
         os.replace(made, self.path)
         self.note_use()
 
     def discard(self) -> None:
         """Remove the entry; one half removed is never seen. Hold the entry's lock."""
-        if not self.path.is_dir():
+        if self.path.is_symlink() or not self.path.is_dir():
             self.path.unlink(missing_ok=True)
             return
         away = self.path.with_name(f"{TEMPORARY}{self.path.name}-gone")  # a new name takes no room, so this works on a full disk

@@ -51,6 +51,7 @@ class Dispatch:
     def _new_lanes(self) -> None:
         self.lanes = {key: LaneSlot(key, LaneName.parse(key), title=self.settings.title_of(key)) for key in self.settings.lanes}
         self.turns = Turns(self.lanes.values())
+        self._pins: dict[str, str] = {}  # what a name of the Hub stood for when a lane first had it
 
     def accept(self, request: AnyRequest, keys: tuple[str, ...], mode: str) -> Comparison:
         """A comparison on these lanes, 4-bit lanes first, whose runs begin or wait; raises InferenceError for an unknown lane."""
@@ -121,7 +122,9 @@ class Dispatch:
         lane.starts(self._clock())
         process = None
         try:
-            process = self._starter(lane.key, replace(self.settings, fast_lost=lane.lost_ways))
+            process = self._starter(
+                lane.key, replace(self.settings, fast_lost=lane.lost_ways, pinned=tuple(f"{name}={pin}" for name, pin in self._pins.items()))
+            )
             self._watch_process(lane, process)
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread to read it with
             log.exception("the process of lane %s could not be started", lane.name)
@@ -208,6 +211,8 @@ class Dispatch:
                     self._loading(lane, event)
                 case Loaded():
                     lane.take_load(event, self._clock())
+                    if event.facts.revision and not lane.title:
+                        self._pins.setdefault(self.settings.model_for(lane.key), f"{event.facts.model_id}@{event.facts.revision}")
                 case Failed(run_id=None):
                     self._load_failed(lane, event.message, event.refused)
                 case Queued() | Prefill() | Text() | Done() | Failed() | Scored():

@@ -30,7 +30,7 @@ from inference.errors import InferenceError
 from inference.events import Loading
 from inference.host.machine import RamWatch
 from inference.sources.at_hand import Checkpoint
-from inference.sources.files import weights_files
+from inference.sources.files import stamp, weights_files
 
 log = logging.getLogger(__name__)
 Load = Callable[[Checkpoint], PreTrainedModel]
@@ -43,7 +43,7 @@ LAYER = re.compile(r".*?\.\d+\.")
 
 def key_of(checkpoint: Checkpoint, arguments: dict[str, Any]) -> Any:
     """What a copy depends on: the files that shape the model, how it is quantized, and with which libraries."""
-    weights = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in weights_files(checkpoint.folder)]
+    weights = [(path.name, *stamp(path)) for path in weights_files(checkpoint.folder)]
     texts = [(path.name, manifest.digest(path)) for path in sorted(checkpoint.folder.glob("*.json")) if path.stat().st_size <= manifest.SMALL_BYTES]
     versions = {name: importlib.metadata.version(name) for name in VERSIONS}
     return json.loads(json.dumps([checkpoint.revision, weights, texts, _quantization(arguments), versions], default=str))

@@ -143,6 +143,9 @@ def _how(lane: LaneRecord) -> str:
     return "was not run" if run is None else "was stopped" if run.finish_reason == "stopped" else "failed"
 
 
+OTHER_COMMITS = "The lanes had different commits of one model ({}): it was changed on the Hub meanwhile, so the answers differ by that too. Start anew."
+
+
 def caveat(record: Record) -> str:
     """What must be said beside the facts, in a sentence or two; of more than two lanes first which writes fastest."""
     held = list(dict.fromkeys(lane for pair in record.verdict.pairs for lane in (pair.other, pair.reference)))
@@ -151,9 +154,15 @@ def caveat(record: Record) -> str:
         return ""
     here = [lane for lane in lanes if not lane.elsewhere]
     one_device = len({lane.device for lane in here}) == 1
-    parts = [f"{first}."] if (first := fastest(record)) else []
+    commits = {lane.revision: name(record, key) for key, lane in zip(held, lanes, strict=True) if lane.model_id == lanes[0].model_id and lane.revision}
+    parts = [OTHER_COMMITS.format(", ".join(f"{whose} {commit[:12]}" for commit, whose in commits.items()))] if len(commits) > 1 else []
+    parts += [f"{first}."] if (first := fastest(record)) else []
     parts += [f"{lane.server} is a server elsewhere: its times are taken here, the network included." for lane in lanes if lane.elsewhere]
-    parts += ["Both ran on the same device: what differs is the precision, and the kernels for it."] if one_device and len(here) == len(lanes) == 2 else []
+    parts += (
+        ["Both ran on the same device: what differs is the precision, and the kernels for it."]
+        if one_device and len(here) == len(lanes) == 2 and len(commits) < 2
+        else []
+    )
     if record.verdict.device_effect and record.verdict.precision_effect:
         parts.append(
             f"Of the speed, the device makes {_effect(record.verdict.device_effect)} and 4 bits with their kernels make {_effect(record.verdict.precision_effect)}."

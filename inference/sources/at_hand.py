@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from inference.cache import cache, made
 from inference.cache.made import Made
@@ -17,15 +18,18 @@ from inference.errors import InferenceError
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
 from inference.sources import adapter, default_model, files, formats, shapes
 from inference.sources.adapter import Adapter
-from inference.sources.hub_cache import on_disk
+from inference.sources.hub_cache import lacking, on_disk
 
 CONVERTED_FORMAT = 2  # of what `gguf.py` and `pickled.py` write
 COMMIT = re.compile(r"[0-9a-f]{40}")
+WITHOUT = "A model of the Hub is named without what stands around it: set MODEL_ID to"
 USUAL = f"Set MODEL_ID to an existing one or to a Hub id such as {SMALL_MODEL}."
-# of a model's page, or with a slash too many
+# of a model's page, or of one of its files; with what stands around a name elsewhere, or with a slash too many
 ADDRESS = re.compile(
-    r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/)?(?P<id>\w[\w.-]*/\w[\w.-]*)(?:/(?:tree|blob|resolve)/(?P<revision>[^/?#]+)[^?#]*)?/*(?:[?#].*)?"
+    r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://(?:models/)?)?(?P<id>\w[\w.-]*/\w[\w.-]*?)(?:\.git)?"
+    r"(?::(?P<tag>[\w.-]+))?(?:@(?P<at>[^/?#]+))?(?:/(?:tree|blob|resolve|commit)/(?P<revision>[^/?#]+))?(?P<inside>/[^?#]*?)?/*(?:[?#].*)?"
 )
+NO_MODELS = re.compile(r"(.*(huggingface|hf)\.co/)?(spaces|datasets|models|docs|collections)/.*|[./~].*")
 
 
 @dataclass(frozen=True)
@@ -83,19 +87,30 @@ def at_hand(name: str, settings: Settings) -> Checkpoint | None:
         return whole(Checkpoint(name, path), settings)
     hub = HubName.of(name)
     if name.startswith(("/", ".", "~")) or hub.id.count("/") > 1:
-        meant = ADDRESS.fullmatch(name)
-        how = f"A model of the Hub is named without what stands around it: set MODEL_ID to {_named(meant)}." if meant else USUAL
-        raise InferenceError(f"There is no folder or file {name}. {how}")
+        raise InferenceError(f"There is no folder or file {name}. {_meant(name)}")
     if name in default_model.NOTES:
         return _small(name, settings)
     pinned = hub.revision and COMMIT.fullmatch(hub.revision)  # a branch may have moved: the Hub is asked
     return on_hub(hub, settings) if pinned else None
 
 
-def _named(address: re.Match[str]) -> str:
-    """What MODEL_ID must say to mean the model of an address."""
-    revision = address["revision"]
-    return f"{address['id']}@{revision}" if revision and revision != "main" else address["id"]
+def _meant(name: str) -> str:
+    """What MODEL_ID must say to mean the model of an address, or one in a folder of its repository."""
+    found = None if NO_MODELS.fullmatch(name) else ADDRESS.fullmatch(name)
+    if found is None:
+        return USUAL
+    model, revision = found["id"], found["revision"] or found["at"]
+    at = f"@{unquote(revision)}" if revision and revision != "main" else ""
+    inside = "" if name.startswith("http") and not revision else (found["inside"] or "").strip("/")
+    folder, _, file = inside.rpartition("/")
+    one = file.endswith(".gguf")
+    place = inside if one or "." not in file[1:] else folder  # another file's name stands for its folder
+    if found["tag"]:
+        return f"{WITHOUT} {model}/FILE.gguf, with the whole name of one of its files."
+    if not place or (one and not folder):
+        return f"{WITHOUT} {model}{'/' + file if one else ''}{at}."
+    fetch = f"hf download {model}{f' --revision {at[1:]}' if at else ''} --include '{place if one else f'{place}/*'}' --local-dir FOLDER"
+    return f"{USUAL} What is in a folder of the Hub's {model} must be fetched first ({fetch}): then set MODEL_ID to FOLDER/{place}."
 
 
 def place_of(name: str) -> Path | None:
@@ -106,7 +121,7 @@ def place_of(name: str) -> Path | None:
 def on_hub(hub: HubName, settings: Settings) -> Checkpoint | None:
     """The checkpoint in the Hub's own cache, if it is whole there and nothing need be made of it."""
     folder = on_disk(hub.id, hub.revision, hub.file)
-    return whole(hub.at(folder), settings) if folder else None
+    return whole(hub.at(folder), settings) if folder and (hub.file or not lacking(folder)) else None
 
 
 def whole(found: Checkpoint, settings: Settings) -> Checkpoint | None:
@@ -179,7 +194,7 @@ def local(found: Checkpoint, settings: Settings) -> Checkpoint:
     name, folder = found.id, found.folder
     if not (folder / "config.json").exists():
         for file, what in ((adapter.CONFIG, "adapters"), ("config.json", "models")):
-            if inner := sorted((path.parent.name for path in folder.glob(f"*/{file}")), key=_by_number):
+            if inner := sorted((path.parent.name for path in folder.glob(f"*/{file}")), key=files.by_number):
                 raise InferenceError(
                     f"{name} holds {what} in folders of their own ({', '.join(inner[-5:])}). Point MODEL_ID at one: {name.rstrip('/')}/{inner[-1]}."
                 )
@@ -193,13 +208,8 @@ def local(found: Checkpoint, settings: Settings) -> Checkpoint:
     return replace(found, note=note, base=base if base not in {"", found.id, found.name} else None)
 
 
-def _by_number(name: str) -> list[tuple[int, str]]:
-    """A folder's name to sort by, checkpoint-1000 after checkpoint-500."""
-    return [(int(part or 0), text) for text, part in re.findall(r"(\D*)(\d*)", name)]
-
-
 def _small(name: str, settings: Settings) -> Checkpoint | None:
-    if name == SMALL_MODEL and (folder := on_disk(name)):
+    if name == SMALL_MODEL and (folder := on_disk(name)) and not lacking(folder):
         return Checkpoint(name, folder, folder.name)
     entry = default_model.entry(cache.of(settings))
     entry.use()  # before it is looked at: what is found must still be there when it is read

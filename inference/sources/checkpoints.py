@@ -141,10 +141,14 @@ def _tell_if_damaged(name: str, state: State, report: Report) -> bool:
 
 
 def _noted(checkpoint: Checkpoint, damaged: bool) -> Checkpoint:
-    return replace(checkpoint, note="; ".join(filter(None, [checkpoint.note, REMADE]))) if damaged else checkpoint
+    return _with_note(checkpoint, REMADE if damaged else None)
+
+
+def _with_note(checkpoint: Checkpoint, note: str | None) -> Checkpoint:
+    return replace(checkpoint, note="; ".join(filter(None, [checkpoint.note, note]))) if note else checkpoint
 
 
 def _hub(name: str, settings: Settings, report: Report) -> Checkpoint:
     asked = HubName.of(name)
-    folder = hub.fetch(asked.id, asked.revision, report, asked.file, settings.allow_pickle)
-    return _whole(asked.at(folder), settings, report)
+    folder, note = hub.fetch(asked.id, asked.revision, report, asked.file, settings.allow_pickle)
+    return _with_note(_whole(asked.at(folder), settings, report), note)

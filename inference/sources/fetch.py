@@ -20,6 +20,7 @@ from typing import Any  # noqa: E402
 
 from inference.errors import InferenceError, Refused, memory_told  # noqa: E402
 from inference.events import Loading  # noqa: E402
+from inference.fast import first_line  # noqa: E402
 from inference.host import child  # noqa: E402
 from inference.settings import from_env  # noqa: E402
 
@@ -59,9 +60,9 @@ def main(name: str) -> None:
     except InferenceError as error:
         log.info("not fetched", exc_info=True)
         _say(failed=str(error), refused=isinstance(error, Refused))
-    except Exception:
+    except Exception as error:
         log.exception("fetching %s failed", name)
-        _say(failed=f"{name} could not be fetched; the log has the trace. Check MODEL_ID, then ask again.", refused=False)
+        _say(failed=f"{name} could not be fetched ({first_line(error)}); the log has the trace. Check MODEL_ID, then ask again.", refused=False)
 
 
 if __name__ == "__main__":

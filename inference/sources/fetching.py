@@ -89,6 +89,7 @@ def begin(name: str, settings: Settings) -> Fetch:
 
     From here on this process keeps the checkpoint's entry from being removed, also one that is still to be fetched.
     """
+    name = settings.pin_of(name)  # a branch of the Hub may have moved since another lane had it
     try:
         found = at_hand(name, settings)
         cache.of(settings).tidy()

@@ -10,42 +10,38 @@ import contextlib
 import functools
 import glob
 import logging
-import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from huggingface_hub import HfApi, constants, get_session, hf_hub_url, hf_raise_for_status, set_client_factory, snapshot_download
 from huggingface_hub.errors import SafetensorsParsingError
+from huggingface_hub.hf_api import RepoSibling
 from huggingface_hub.utils import build_hf_headers
 from huggingface_hub.utils import tqdm as hub_tqdm
 
-from inference.cache import disk
+from inference.cache import disk, manifest
 from inference.errors import InferenceError, Refused
 from inference.events import Loading, Report
-from inference.sources import formats, hub_faults
-from inference.sources.files import ADAPTER, SINGLE_OR_INDEX, Kind, beside_weights, indexed, kind_of
+from inference.host.patience import Watch
+from inference.sources import formats, hub_cache, hub_faults
+from inference.sources.files import ADAPTER, SINGLE_OR_INDEX, Kind, beside_weights, by_number, indexed, kind_of
 from inference.sources.headers import Stored
-from inference.sources.hub_cache import hub_cache, on_disk
 
 log = logging.getLogger(__name__)
-Result = TypeVar("Result")
 SILENT_S = 120.0  # the library hands on 10 MB at a time: at less than 87 kB/s a download counts as silent
 SMALL_BYTES = 2**20  # what is read to judge a model: configurations and templates, not a vocabulary
 NO_TENSORS = (2).to_bytes(8, "little") + b"{}"  # a safetensors file
-LEFT_OVER_S = 3600.0  # a download that lives has written to its file since
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A file on the Hub; `blob` is its name in the Hub's cache."""
+    """A file on the Hub; `blob` is its name in the Hub's cache, `sha256` what its content must have, where the Hub says so."""
 
     bytes: int
     blob: str | None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +51,14 @@ class Listing:
     name: str
     commit: str
     files: dict[str, Remote]
+    folders: tuple[str, ...] = ()  # below it, that hold a model or an adapter of their own
+
+
+class Fetched(NamedTuple):
+    """A snapshot's folder, whose name is its commit, and what must be said of how it was had."""
+
+    folder: Path
+    note: str | None = None
 
 
 def listing(name: str, revision: str | None) -> Listing:
@@ -62,11 +66,16 @@ def listing(name: str, revision: str | None) -> Listing:
     with _faults_told(name, revision):
         _with_time_outs()
         found = HfApi().model_info(name, revision=revision, files_metadata=True, timeout=_time_out())
-        siblings = [file for file in found.siblings or () if "/" not in file.rfilename]
-        files = {file.rfilename: Remote(file.size or 0, file.lfs.sha256 if file.lfs else file.blob_id) for file in siblings}
         if not found.sha:
             raise ValueError("the Hub named no commit")
-        return Listing(name, found.sha, files)
+        siblings = found.siblings or []
+        files = {file.rfilename: _remote(file) for file in siblings if "/" not in file.rfilename}
+        folders = {file.rfilename.rpartition("/")[0] for file in siblings if file.rfilename.endswith(("/config.json", "/adapter_config.json"))}
+        return Listing(name, found.sha, files, tuple(sorted(folders, key=by_number)))
+
+
+def _remote(file: RepoSibling) -> Remote:
+    return Remote(file.size or 0, file.lfs.sha256, file.lfs.sha256) if file.lfs else Remote(file.size or 0, file.blob_id)
 
 
 def read(found: Listing, file: str) -> bytes:
@@ -107,28 +116,43 @@ def tensors(found: Listing, files: list[str]) -> dict[str, Stored]:
     return stored
 
 
-def fetch(name: str, revision: str | None, report: Report, file: str | None = None, pickles: bool = False) -> Path:
-    """The folder of the snapshot of `name` at `revision` (None: the newest), whose name is its commit; raises InferenceError in plain words.
+def fetch(name: str, revision: str | None, report: Report, file: str | None = None, pickles: bool = False) -> Fetched:
+    """The snapshot of `name` at `revision` (None: the newest); raises InferenceError in plain words.
 
     `file`: that one alone; `pickles`: weights that are there as pickle only are fetched too.
     Where the Hub can't be asked, a whole snapshot that is here already is taken.
     """
     report(Loading("asking the Hub for the model"))
-    watch = _Watch()
+    watch = Watch(SILENT_S, _silent)
     try:
         found = watch.run(lambda: listing(name, revision))
         files = watch.run(lambda: one(found, file) if file else wanted(found, pickles))
     except InferenceError as error:
-        if kept := on_disk(name, revision, file):
+        if kept := hub_cache.on_disk(name, revision, file):
             log.warning("%s The copy on this machine is used.", error)
-            return kept
+            return Fetched(kept, _as_it_was(kept, revision))
         raise
-    needed = missing_bytes(found, files)
-    if needed:
-        _sweep(name)
-        disk.check_room(hub_cache(), needed, name)
-        _check_writable()
-    return watch.run(lambda: _download(found, revision, files, _progress(needed, report, watch), needed))
+    new = [file for file in files if not hub_cache.is_here(*_kept(found, file))]
+    for cut in new:
+        hub_cache.drop_cut(*_kept(found, cut))
+    if needed := missing_bytes(found, files):
+        hub_cache.sweep(name)
+        disk.check_room(hub_cache.hub_cache(), needed, name)
+        hub_cache.check_writable()
+    on_others = functools.partial(report, Loading("another program is downloading it"))
+    folder = watch.run(lambda: _download(found, files, _progress(needed, report, watch), needed), lambda: hub_cache.pieces_bytes(name), on_others)
+    _check(found, folder, files, new, report)
+    hub_cache.note_ref(name, revision or "main", found.commit)
+    return Fetched(folder)
+
+
+def _as_it_was(folder: Path, revision: str | None) -> str | None:
+    """What must be said of a snapshot that was taken because the Hub could not be asked; nothing where the settings say not to ask it."""
+    asked = revision == folder.name or constants.HF_HUB_OFFLINE
+    said = [] if asked else [f"the Hub could not be asked: this is {revision or 'main'} as this machine last had it ({folder.name[:12]})"]
+    if lacks := hub_cache.lacking(folder):
+        said.append(f"its copy on this machine lacks {', '.join(lacks[:3])}")
+    return "; ".join(said) or None
 
 
 def one(found: Listing, file: str) -> list[str]:
@@ -149,11 +173,21 @@ def wanted(found: Listing, pickles: bool = False) -> list[str]:
     if kind is Kind.GGUF:
         first = min(name for name in found.files if name.endswith(".gguf"))
         raise Refused(f"{found.name} holds GGUF files alone. Set MODEL_ID to one of them, such as {found.name}/{first}.")
+    if kind is Kind.NOTHING and found.folders:
+        raise Refused(in_folders(found.name, found.folders))
     if kind is Kind.NOTHING or (kind is not Kind.ADAPTER and "config.json" not in found.files):
         raise Refused(f"{found.name} holds no model that can be loaded (config.json and model.safetensors), but {names or 'nothing'}. Check MODEL_ID.")
     read(found, "adapter_config.json" if kind is Kind.ADAPTER else "config.json")  # a locked model refuses its files, not its list
     chosen = [] if kind is Kind.ADAPTER else [_single_or_index(found)]
     return [*beside_weights(found.files), *sorted({*chosen, *weights(found)})]
+
+
+def in_folders(name: str, folders: Sequence[str]) -> str:
+    """The sentence for a model in a folder of its repository."""
+    return (
+        f"{name} holds what can be loaded in folders of their own ({', '.join(folders[-5:])}), and a model of the Hub is read from the top one. Fetch one "
+        f"(hf download {name} --include '{folders[-1]}/*' --local-dir FOLDER) and set MODEL_ID to FOLDER/{folders[-1]}."
+    )
 
 
 def skim(found: Listing, folder: Path) -> None:
@@ -165,7 +199,7 @@ def skim(found: Listing, folder: Path) -> None:
 
 def missing_bytes(found: Listing, chosen: list[str]) -> int:
     """Of these files, what the Hub's cache does not hold yet."""
-    return sum(found.files[file].bytes for file in chosen if not _is_here(found, file))
+    return sum(found.files[file].bytes for file in chosen if not hub_cache.is_here(*_kept(found, file)))
 
 
 def _single_or_index(found: Listing) -> str:
@@ -173,19 +207,38 @@ def _single_or_index(found: Listing) -> str:
     return next(file for file in SINGLE_OR_INDEX if file in found.files)
 
 
-def _download(found: Listing, revision: str | None, files: list[str], progress: type[hub_tqdm], needed: int) -> Path:
+def _download(found: Listing, files: list[str], progress: type[hub_tqdm], needed: int) -> Path:
+    """These files of the commit that was listed: asked for by a branch, the library may give another commit, or what it has of an older one."""
     exactly = [glob.escape(file) for file in files]
+    place = hub_cache.hub_cache()  # said, since the library takes an empty HF_HUB_CACHE for the working folder
     try:
-        folder = snapshot_download(found.name, revision=revision, allow_patterns=exactly, tqdm_class=progress, etag_timeout=_time_out())
+        folder = snapshot_download(found.name, revision=found.commit, cache_dir=place, allow_patterns=exactly, tqdm_class=progress, etag_timeout=_time_out())
     except hub_faults.FAULTS as error:
         log.warning("the download of %s failed\n%s", found.name, hub_faults.trace(error))
         if disk.is_full(error):
-            raise disk.full(hub_cache(), needed, found.name) from None
+            raise disk.full(place, needed, found.name) from None
         if isinstance(error, OSError) and error.errno in disk.UNWRITABLE:
-            raise _unwritable(error) from None
-        why = hub_faults.why(error)
-        raise InferenceError(f"The download of {found.name} broke off ({why}). The files that came whole are kept; ask again to go on.") from None
+            raise hub_cache.unwritable(error) from None
+        raise _broken_off(found, hub_faults.why(error)) from None
     return Path(folder)
+
+
+def _broken_off(found: Listing, why: str) -> InferenceError:
+    return InferenceError(f"The download of {found.name} broke off ({why}). The files that came whole are kept; ask again to go on.")
+
+
+def _check(found: Listing, folder: Path, files: list[str], new: list[str], report: Report) -> None:
+    """Raise InferenceError unless all `files` are there and the `new` ones hold what the Hub says that they do; one that does not is removed."""
+    if lacks := [file for file in files if not (folder / file).exists()]:
+        raise _broken_off(found, f"{lacks[0]} did not come")
+    named = [(folder / file, found.files[file].sha256) for file in new if found.files[file].sha256]
+    for number, (path, sha256) in enumerate(named, 1):
+        report(Loading("checking what was downloaded", number, len(named), "files"))
+        if manifest.digest(path) != sha256:
+            content = path.resolve()
+            path.unlink()
+            content.unlink(missing_ok=True)
+            raise _broken_off(found, f"{path.name} came with other content than the Hub says it has (SHA-256), so it was removed")
 
 
 @contextlib.contextmanager
@@ -197,38 +250,15 @@ def _faults_told(name: str, revision: str | None) -> Iterator[None]:
         raise hub_faults.told(error, name, revision) from None
 
 
-class _Watch:
-    """Runs work that waits for the network; gives it up, and lets it go on in its thread, where nothing moves for `SILENT_S`."""
-
-    def __init__(self) -> None:
-        self.moved()
-
-    def moved(self) -> None:
-        self._until = time.monotonic() + SILENT_S
-
-    def run(self, work: Callable[[], Result]) -> Result:
-        self.moved()
-        future: Future[Result] = Future()
-        threading.Thread(target=_settle, args=(future, work), name="hub", daemon=True).start()
-        while not future.done():
-            if (left := self._until - time.monotonic()) <= 0:
-                log.warning("the Hub has sent nothing for %g s: given up", SILENT_S)
-                raise InferenceError(
-                    f"The Hugging Face Hub ({constants.ENDPOINT}) has sent nothing for {SILENT_S:g} s. "
-                    "The files that came whole are kept; ask again to go on, or set MODEL_ID to a local folder."
-                )
-            wait([future], left)
-        return future.result()
+def _silent() -> InferenceError:
+    log.warning("the Hub has sent nothing for %g s: given up", SILENT_S)
+    return InferenceError(
+        f"The Hugging Face Hub ({hub_faults.endpoint()}) has sent nothing for {SILENT_S:g} s. "
+        "The files that came whole are kept; ask again to go on, or set MODEL_ID to a local folder."
+    )
 
 
-def _settle(future: Future[Result], work: Callable[[], Result]) -> None:
-    try:
-        future.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
-        future.set_exception(error)
-
-
-def _progress(total: int, report: Report, watch: _Watch) -> type[hub_tqdm]:
+def _progress(total: int, report: Report, watch: Watch) -> type[hub_tqdm]:
     """A tqdm class that draws nothing and reports the bytes of all files as one download, which never goes back."""
     most = 0
 
@@ -265,33 +295,5 @@ def _time_out() -> float:
     return constants.HF_HUB_ETAG_TIMEOUT
 
 
-def _is_here(found: Listing, file: str) -> bool:
-    repository, blob = _repository(found.name), found.files[file].blob
-    return (repository / "snapshots" / found.commit / file).exists() or bool(blob and (repository / "blobs" / blob).exists())
-
-
-def _repository(name: str) -> Path:
-    return hub_cache() / f"models--{name.replace('/', '--')}"
-
-
-def _sweep(name: str) -> None:
-    """Remove what downloads that were killed have left: the library begins them anew."""
-    for file in (_repository(name) / "blobs").glob("*.incomplete"):
-        with contextlib.suppress(OSError):
-            if time.time() - file.stat().st_mtime > LEFT_OVER_S:
-                file.unlink()
-
-
-def _check_writable() -> None:
-    folder = hub_cache()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise _unwritable(error) from error
-
-
-def _unwritable(error: OSError) -> Refused:
-    where = f"{hub_cache()}, where downloads from the Hub go, can't be written"
-    return Refused(f"{where} ({error.strerror}: {error.filename}). Set HF_HUB_CACHE or HF_HOME to a folder that can.")
+def _kept(found: Listing, file: str) -> tuple[str, str, str, str | None, int]:
+    return found.name, found.commit, file, found.files[file].blob, found.files[file].bytes

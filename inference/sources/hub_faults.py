@@ -23,7 +23,13 @@ SILENT = {"TimeoutException", "TimeoutError"}
 InvalidURL: type[Exception] = sys.modules[TransportError.__module__.partition(".")[0]].InvalidURL
 NO_HUB = (ValueError, TypeError, KeyError, AttributeError)  # of an answer that is none of the Hub's
 FAULTS = (TransportError, InvalidURL, OSError, RuntimeError, ImportError, *NO_HUB)  # what the library and its downloader in Rust raise
+QUOTES = "\"'"
 BROKEN_OFF = {"NetworkError", "ProtocolError", "ConnectionError"}
+
+
+def endpoint() -> str:
+    """The Hub's address as it may be shown: without a password in it, as mirrors want one."""
+    return re.sub(r"//[^/@]*@", "//", constants.ENDPOINT)
 
 
 def told(error: Exception, name: str, revision: str | None) -> InferenceError:
@@ -45,11 +51,15 @@ def why(error: Exception) -> str:
     if response is not None:
         return _busy(response) or f"it answered {response.status_code}"
     cause = next((one for one in _chain(error) if isinstance(one, (TransportError, ConnectionError, TimeoutError))), error)
-    kinds, text, place = {kind.__name__ for kind in type(cause).__mro__}, str(cause), constants.ENDPOINT
+    kinds, text, place = {kind.__name__ for kind in type(cause).__mro__}, str(cause), endpoint()
+    if isinstance(cause, OSError) and cause.filename and str(cause.filename) == constants.HF_TOKEN_PATH:
+        return f"{cause.filename}, where the token is kept, can't be read ({cause.strerror}): set HF_TOKEN, or HF_TOKEN_PATH to another file"
     if isinstance(cause, UnicodeEncodeError):
         return "HF_TOKEN holds a character that no token has"
     if isinstance(cause, ImportError):
         return "the proxy that is set is a SOCKS one, which this Python can't use: look at HTTPS_PROXY and ALL_PROXY, or pip install socksio"
+    if "UnsupportedProtocol" in kinds and not place.startswith(("http://", "https://")):
+        return f"HF_ENDPOINT ({place or 'set, and empty'}) is no address: it must begin with https://, or be unset"
     if isinstance(cause, InvalidURL):
         return "the address of the proxy that is set, or HF_ENDPOINT, is none: look at HTTPS_PROXY and ALL_PROXY"
     if isinstance(cause, FileNotFoundError):
@@ -73,10 +83,18 @@ def why(error: Exception) -> str:
     return f"{type(cause).__name__}: {text.splitlines()[0][:200] if text else 'no reason given'}"
 
 
+def _token() -> str | None:
+    """The token that is set; None for one whose file can't be read, which is the fault to tell."""
+    try:
+        return get_token()
+    except (OSError, ValueError):
+        return None
+
+
 def trace(error: BaseException) -> str:
     """The trace of a fault for the log, without the token."""
     text = "".join(traceback.format_exception(error))
-    token = get_token()
+    token = _token()
     return text.replace(token, "***") if token else text
 
 
@@ -95,7 +113,7 @@ def _busy(response: Any) -> str | None:
     """Why the Hub doesn't answer now but may later; None where it would not later either."""
     status = response.status_code
     if status == 429:
-        more = "" if get_token() else "; with a token (HF_TOKEN) it may be asked more often"
+        more = "" if _token() else "; with a token (HF_TOKEN) it may be asked more often"
         return f"429: it was asked too often; it may be asked again {_wait(response.headers)}{more}"
     if status >= 500 or status == 408:
         return f"{status}: a fault of its own"
@@ -120,9 +138,10 @@ def _refused(response: Any, name: str, revision: str | None) -> str | None:
 
 
 def _unknown_caller(name: str, revision: str | None, code: str, said: str) -> str:
-    if get_token():
+    if token := _token():
+        why = "it is wrong or has expired" if token[0] not in QUOTES else "it stands in quotes, which belong to it where it is set: take them off"
         return (
-            f"The Hub does not accept the token that is set (401): it is wrong or has expired. Make a new one at {constants.ENDPOINT}/settings/tokens "
+            f"The Hub does not accept the token that is set (401): {why}. Make a new one at {endpoint()}/settings/tokens "
             f"and set the secret HF_TOKEN, or unset it if {name} is public."
         )
     if code == "GatedRepo":
@@ -133,9 +152,9 @@ def _unknown_caller(name: str, revision: str | None, code: str, said: str) -> st
 def _forbidden(name: str, revision: str | None, code: str, said: str) -> str:
     if "disabled" in said:
         return f"{name} has been disabled on the Hub (403). Set MODEL_ID to another model."
-    if "fine-grained" in said or (code != "GatedRepo" and get_token()):
+    if "fine-grained" in said or (code != "GatedRepo" and _token()):
         return (
-            f"The token that is set may not read {name} (403): it lacks a permission. At {constants.ENDPOINT}/settings/tokens give it read access "
+            f"The token that is set may not read {name} (403): it lacks a permission. At {endpoint()}/settings/tokens give it read access "
             "to this model (for a locked one: to public gated repositories), or set HF_TOKEN to another one."
         )
     if "await" in said and "review" in said:
@@ -150,14 +169,14 @@ def _not_there(name: str, revision: str | None, code: str, said: str) -> str:
         return f"{name} has no revision {revision or 'main'}. The Hub lists its branches, tags and commits at {_page(name)}/commits/main."
     if code == "EntryNotFound":
         return f"{name} lacks a file that it should have ({said or 'the Hub does not say which'}). Name another revision (owner/name@revision) or model."
-    whose = "or it is private and this token's account may not see it" if get_token() else "or it is private: then set the secret HF_TOKEN"
+    whose = "or it is private and this token's account may not see it" if _token() else "or it is private: then set the secret HF_TOKEN"
     return f"The Hub knows no model {name}{f' with revision {revision}' if revision else ''}, {whose}. Check the spelling of MODEL_ID{_elsewhere()}."
 
 
 def _page(name: str) -> str:
-    return f"{constants.ENDPOINT}/{name}"
+    return f"{endpoint()}/{name}"
 
 
 def _elsewhere() -> str:
     """A word more where it is not the Hub itself that is asked."""
-    return "" if constants.ENDPOINT == "https://huggingface.co" else f", and HF_ENDPOINT ({constants.ENDPOINT})"
+    return "" if constants.ENDPOINT == "https://huggingface.co" else f", and HF_ENDPOINT ({endpoint()})"

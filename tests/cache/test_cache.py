@@ -118,6 +118,23 @@ def test_a_remade_entry_takes_the_old_one_s_place(place):
     assert made(place, "models", "m", 20).bytes() == 20 and not temporaries(place)
 
 
+@pytest.mark.parametrize("there", ["file", "link to a folder", "link to nothing"])
+def test_an_entry_takes_the_place_of_whatever_is_there_and_a_link_s_folder_stays(place, tmp_path, there):
+    entry = place.entry("models", "m")
+    entry.path.parent.mkdir(parents=True)
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (elsewhere / "mine").write_text("kept")
+    if there == "file":
+        entry.path.write_text("x")
+    else:
+        entry.path.symlink_to(elsewhere if there == "link to a folder" else tmp_path / "nothing")
+    with entry.locked(), entry.building() as temporary:
+        (out := temporary / "made").mkdir()
+        entry.put(out)
+    assert entry.path.is_dir() and not entry.path.is_symlink() and (elsewhere / "mine").read_text() == "kept"
+    assert [path.name for path in entry.path.parent.iterdir()] == ["m"]
+
+
 def test_beyond_the_limit_the_least_recently_used_goes_first_and_what_is_used_stays(place):
     oldest, used, older, newest = (made(place, "shapes", name, 4000, used_at) for name, used_at in (("a", 100), ("b", 200), ("c", 300), ("d", 400)))
     assert place.entries() == [oldest, used, older, newest]
@@ -157,6 +174,24 @@ def test_where_nothing_can_be_locked_nothing_is_taken_for_unused(place, monkeypa
         Cache(place.root, 1).tidy()
         assert work.exists() and entry.path.exists()
     assert place.empty() == ([], [entry]) and entry.path.exists()
+
+
+def test_what_another_user_of_the_same_cache_uses_is_kept(place, monkeypatch):
+    """Whose locks can be read, and not written."""
+    entry = made(place, "models", "m")
+    opened = os.open
+
+    def of_another_user(path, flags, *more):
+        if flags & os.O_RDWR and str(path).endswith((".lock", ".use")):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return opened(path, flags, *more)
+
+    entry.locked().free()
+    entry.use()
+    monkeypatch.setattr(os, "open", of_another_user)
+    with entry.locked() as lock:
+        assert lock.real and entry.try_lock() is None
+    assert not entry.remove_unless_used()
 
 
 def test_a_lock_freed_twice_closes_nothing_else(place):

@@ -1,11 +1,14 @@
 """Deaths, refusals, slow readers and the end: what the engine promises when things go wrong."""
 
+from dataclasses import replace
+
 import pytest
 
 from inference.engine.engine import Engine
 from inference.errors import InferenceError
-from inference.events import Done, Failed, Request, Text
+from inference.events import Done, Failed, Loaded, LoadFigures, Request, Text
 from inference.settings import Settings
+from tests.support.fake_lane import facts
 from tests.support.fakes import FakeClock, FakeProcess, Stage, last, runs
 
 
@@ -36,6 +39,22 @@ def test_the_4bit_lane_is_restarted_at_once_and_the_fp32_lane_at_the_next_prompt
     loaded.lanes["auto:nf4"].ready()
     loaded.ask(mode="together")
     assert loaded.starts[-1] == "cpu:fp32"
+
+
+def test_later_processes_of_all_lanes_get_the_commit_that_a_lane_has_had_of_the_model(loaded):
+    """The branch may have moved when a lane starts anew: its answers would be another model's."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    four = loaded.lanes["auto:nf4"]
+    asked = loaded.engine.settings.model_id
+    assert loaded.started_with.pinned == ()
+    four.emit(Loaded(replace(facts(four.lane), model_id="owner/name", revision=commit), LoadFigures(1.0)))
+    four.exit(1)
+    assert loaded.started_with.pin_of(asked) == f"owner/name@{commit}" and loaded.started_with.model_id == asked
+    loaded.lanes["auto:nf4"].hello()
+    loaded.lanes["auto:nf4"].emit(Loaded(replace(facts(four.lane), model_id="owner/name", revision=commit[::-1]), LoadFigures(1.0)))
+    loaded.ask(mode="together")
+    assert loaded.starts[-1] == "cpu:fp32" and loaded.started_with.pin_of(asked) == f"owner/name@{commit}", "the first holds"
+    assert loaded.started_with.pin_of("another/model") == "another/model"
 
 
 def test_a_lane_s_first_load_is_cold_and_the_one_after_its_death_is_not(loaded):

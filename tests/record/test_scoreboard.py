@@ -83,6 +83,14 @@ def test_on_one_card_4_bits_are_held_against_bf16_and_without_either_reference_i
     assert "(FP32) has no whole answer" in no_winner(record_of(cuda_nf4=ended(9.0), cpu_nf4=ended(9.0), cpu_fp32=failed))
 
 
+def test_two_commits_of_one_model_are_said_and_nothing_is_credited_to_the_precision():
+    record = record_of(cpu_nf4=[ended(20.0)], cpu_fp32=[ended(5.0)])
+    for full, said in (("b" * 40, True), ("a" * 40, False), (None, False)):
+        lanes = {name: replace(lane, revision=full if name == "cpu:fp32" else "a" * 40) for name, lane in record.lanes.items()}
+        words = caveat(replace(record, lanes=lanes))
+        assert ("different commits of one model (4-bit aaaaaaaaaaaa, FP32 bbbbbbbbbbbb)" in words) is said is not ("what differs is the precision" in words)
+
+
 def test_two_things_that_changed_at_once_are_said():
     once = "One run each: times vary from run to run."
     apart = "Device and precision differ at once: the speed is not the quantization's doing alone."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from gguf import GGMLQuantizationType
 
 from inference.cache import manifest
 from inference.errors import InferenceError
-from inference.settings import Settings
+from inference.settings import Settings, from_env
 from inference.sources import checkpoints, fetching
 from inference.sources.at_hand import HubName, at_hand
 from tests.support.adapters import make_adapter
@@ -89,6 +90,14 @@ def test_a_local_adapter_over_a_base_on_the_hub_is_found_again_without_a_process
     assert again._process is None and again.result(lambda _: None).folder == found.folder and not hub.asked
 
 
+def test_a_commit_that_another_lane_has_had_is_taken_though_the_branch_moved(hub, settings):
+    first = find("owner/base", settings)
+    hub.repositories["owner/base"].revisions |= {"main": OTHER, "old": COMMIT}
+    later = replace(settings, pinned=(f"owner/base={first.name}",))
+    assert Settings(pinned=from_env(later.to_env()).pinned).pin_of("owner/base") == first.name
+    assert fetching.begin("owner/base", later).result(lambda _: None) == first and find("owner/base", settings).revision == OTHER
+
+
 def test_a_damaged_merge_of_an_adapter_on_the_hub_is_made_anew_of_the_same_revision(hub, settings):
     found = find("owner/adapter", settings)
     file = found.folder / "model.safetensors"
@@ -143,6 +152,14 @@ def test_pickled_weights_are_fetched_only_where_they_are_allowed(hub, settings, 
         ("https://huggingface.co/owner/name/tree/main", "owner/name"),
         ("https://huggingface.co/owner/name/blob/v1/config.json?x=1", "owner/name@v1"),
         ("owner/name/", "owner/name"),
+        ("hf://owner/name@v1", "owner/name@v1"),
+        ("hf://models/owner/name", "owner/name"),
+        ("https://huggingface.co/owner/name.git", "owner/name"),
+        ("https://huggingface.co/owner/name/discussions/3", "owner/name"),
+        ("https://huggingface.co/owner/name/tree/refs%2Fpr%2F1", "owner/name@refs/pr/1"),
+        ("https://huggingface.co/owner/name/blob/main/m.Q4_K_M.gguf", "owner/name/m.Q4_K_M.gguf"),
+        ("https://huggingface.co/owner/name/resolve/v1/m.gguf?download=true", "owner/name/m.gguf@v1"),
+        ("hf.co/owner/name:Q4_K_M", "owner/name/FILE.gguf, with the whole name of one of its files"),
     ],
 )
 def test_the_address_of_a_model_is_told_how_to_be_written(name, meant, settings):
@@ -150,7 +167,24 @@ def test_the_address_of_a_model_is_told_how_to_be_written(name, meant, settings)
         at_hand(name, settings)
 
 
-@pytest.mark.parametrize("name", ["https://example.com/owner/name", "./owner/name", "/owner/name/", "a/b/c/d"])
+@pytest.mark.parametrize(
+    ("name", "within"),
+    [
+        ("owner/name/checkpoint-500", "checkpoint-500"),
+        ("https://huggingface.co/owner/name/tree/main/a/b", "a/b"),
+        ("https://huggingface.co/owner/name/blob/main/a/config.json", "a"),
+        ("owner/name/Q4/m.gguf", "Q4/m.gguf"),
+    ],
+)
+def test_a_model_in_a_folder_of_a_repository_is_not_taken_for_the_one_above_it(name, within, settings):
+    with pytest.raises(InferenceError, match=re.escape(f"then set MODEL_ID to FOLDER/{within}.")) as raised:
+        at_hand(name, settings)
+    assert f"hf download owner/name --include '{within}{'' if within.endswith('.gguf') else '/*'}'" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["https://example.com/owner/name", "https://huggingface.co/spaces/owner/name", "datasets/owner/name", "./owner/name", "/owner/name/", "a/b/c/d"]
+)
 def test_what_is_no_address_of_a_model_is_no_hub_id_either(name, settings):
     with pytest.raises(InferenceError, match="Set MODEL_ID to an existing one or to a Hub id"):
         at_hand(name, settings)

@@ -16,6 +16,7 @@ REASONS = [
     (None, 401, {}, "shows no model owner/tiny to somebody without a token"),
     ("hf_wrong", 401, {"X-Error-Message": "Invalid credentials in Authorization header"}, "does not accept the token that is set"),
     ("hf_wrong", 401, {}, "does not accept the token that is set"),
+    ('"hf_wrong"', 401, {}, "does not accept the token that is set (401): it stands in quotes"),
     (None, 401, GATED, "is locked, and no token was given"),
     ("hf_right", 403, GATED, "this token's account may not read it. Accept its licence"),
     ("hf_right", 403, GATED | {"X-Error-Message": "Your request is awaiting a review from the repo authors."}, "still awaits its authors' review"),
@@ -40,7 +41,7 @@ def test_each_refusal_has_its_reason_and_the_log_its_trace_without_the_token(tin
     if token:
         monkeypatch.setenv("HF_TOKEN", token)
         headers = {**headers, "X-Request-Id": f"echoes {token}"}
-    tiny_hub.tokens = {"hf_right", "hf_wrong"}
+    tiny_hub.tokens = {"hf_right", "hf_wrong", '"hf_wrong"'}
     tiny_hub.does[part] = answers(status, headers)
     sentence = refusal()
     assert words in sentence and "Traceback" in caplog.text and f"{status}" in caplog.text
@@ -85,6 +86,10 @@ def test_what_is_no_hub_is_told(tiny_hub, monkeypatch):
         ({"http_proxy": "socks5://127.0.0.1:9"}, "is a SOCKS one, which this Python can't use"),
         ({"http_proxy": "http://[::1"}, "the address of the proxy that is set, or HF_ENDPOINT, is none"),
         ({"HF_TOKEN": "hf_s\u00e9same"}, "HF_TOKEN holds a character that no token has"),
+        ({"HF_ENDPOINT": ""}, "HF_ENDPOINT (set, and empty) is no address: it must begin with https://"),
+        ({"HF_ENDPOINT": "hub.example"}, "HF_ENDPOINT (hub.example) is no address"),
+        ({"HF_ENDPOINT": "http://me:the-same-secret@127.0.0.1:9"}, "http://127.0.0.1:9 refuses the connection"),
+        ({"HF_TOKEN_PATH": "/"}, "/, where the token is kept, can't be read (Is a directory): set HF_TOKEN"),
         ({"SSL_CERT_FILE": "/no/such/file.pem"}, "no file of certificates where SSL_CERT_FILE says"),
     ],
 )
@@ -93,7 +98,7 @@ def test_variables_that_the_library_can_t_use_are_named(variables, words, tmp_pa
     unset = dict.fromkeys(("NO_PROXY", "no_proxy", "http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"), "")
     program = "import sys; from inference.sources import hub\ntry: hub.listing('owner/tiny', None)\nexcept hub.InferenceError as error: print(error)"
     with serving() as running:
-        environment = child.environment(HF_ENDPOINT=running.url, HF_HUB_CACHE=str(tmp_path), **{**unset, **variables})
+        environment = child.environment(**{"HF_ENDPOINT": running.url, "HF_HUB_CACHE": str(tmp_path), **unset, **variables})
         done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert words in done.stdout, done.stderr
     assert "same" not in done.stdout

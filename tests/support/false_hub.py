@@ -99,9 +99,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def _listing(self, name: str, repository: Repository, commit: str, verb: str) -> None:
         if verb == "tree":
-            entries = [{"type": "file", "path": file, "size": len(data), "oid": etag(data)} for file, data in repository.files.items()]
+            entries = [
+                {"type": "file", "path": file, "size": len(data), "oid": etag(data), **_lfs(file, "oid", data)} for file, data in repository.files.items()
+            ]
             return self.answer(200, body=json.dumps(entries).encode())
-        siblings = [{"rfilename": file, "size": len(data), "blobId": etag(data)} for file, data in repository.files.items()]
+        siblings = [{"rfilename": file, "size": len(data), "blobId": etag(data), **_lfs(file, "sha256", data)} for file, data in repository.files.items()]
         gated = "manual" if repository.gated else False
         return self.answer(200, body=json.dumps({"id": name, "sha": commit, "siblings": siblings, "gated": gated}).encode())
 
@@ -133,7 +135,12 @@ class Handler(BaseHTTPRequestHandler):
 
 def etag(content: bytes) -> str:
     """What names a file's content."""
-    return hashlib.sha1(content).hexdigest()
+    return hashlib.sha256(content).hexdigest()
+
+
+def _lfs(file: str, key: str, data: bytes) -> dict[str, object]:
+    """What a list says more of weights, which are kept apart from what is text."""
+    return {"lfs": {key: etag(data), "size": len(data), "pointerSize": 100}} if file.endswith((".safetensors", ".bin", ".gguf")) else {}
 
 
 def answers(status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> Behaviour:

@@ -24,7 +24,7 @@ def tiny_hub(false_hub) -> FalseHub:
 
 
 def fetch(name=NAME, revision=None, report=lambda _: None):
-    return hub.fetch(name, revision, report)
+    return hub.fetch(name, revision, report).folder
 
 
 def refusal(**asked) -> str:

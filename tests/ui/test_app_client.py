@@ -39,6 +39,8 @@ def test_text_outputs_have_no_overlay(shared_app):
         (["--speed", "9"], {}, "Unrecognized arguments: --speed"),
         (["--host", "203.0.113.7"], {}, "Can't listen on 203.0.113.7"),
         ([], {"GRADIO_SERVER_PORT": "x"}, "GRADIO_SERVER_PORT must be a whole number"),
+        ([], {"GRADIO_NUM_PORTS": "0"}, "GRADIO_NUM_PORTS, a variable of Gradio's, must be a whole number above 0"),
+        ([], {"GRADIO_TEMP_DIR": "/dev/null/x"}, "Set GRADIO_TEMP_DIR to a folder that can be written"),
     ],
 )
 def test_a_bad_flag_or_setting_ends_with_one_sentence(flags, env, words):
@@ -54,6 +56,21 @@ def test_a_taken_port_ends_with_one_sentence(start):
         code, errors = start("--port", str(taken.getsockname()[1]), program="app.py").output()
     assert code == 2 and errors.count("\n") == 1
     assert errors.startswith("Can't listen on 127.0.0.1, port ") and "--port" in errors
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "[::1]", "::"])
+def test_the_page_comes_up_on_every_kind_of_address_and_ends_whatever_gradio_is_told(start, host):
+    """An address of IPv6 ended in a trace; with GRADIO_DEBUG no lane ever started, and Ctrl+C ended nothing."""
+    if ":" in host:
+        try:
+            socket.socket(socket.AF_INET6).bind(("::1", 0))
+        except OSError:
+            pytest.skip("no IPv6 here")
+    program = start("--host", host, GRADIO_DEBUG="1", GRADIO_SSR_MODE="True")
+    assert json.load(urllib.request.urlopen(f"{program.url()}config"))["components"]
+    program.process.send_signal(signal.SIGINT)
+    code, errors = program.output(timeout_s=8)
+    assert code == 0 and "Traceback" not in errors, errors
 
 
 def test_importing_the_app_starts_nothing_and_needs_no_torch():
