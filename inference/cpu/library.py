@@ -106,9 +106,11 @@ class Library:
         return self.multiply(x, CMatrix(weight.data_ptr(), None, None, pointer(bias), *weight.shape, 0, KINDS[weight.dtype]))
 
     def multiply(self, x: torch.Tensor, matrix: CMatrix) -> torch.Tensor:
-        """x (..., columns) FP32 times a matrix -> (..., rows) FP32; raises TypeError for any other x, whose bytes would be read as FP32."""
+        """x (..., columns) FP32 times a matrix -> (..., rows) FP32; raises TypeError or ValueError for any other x, which would be read past its end."""
         if x.dtype != torch.float32:
             raise TypeError(f"a product of {x.dtype}, which is no FP32")
+        if x.shape[-1] != matrix.columns:
+            raise ValueError(f"a product of rows of {x.shape[-1]} columns with a matrix of {matrix.columns}")
         x, rows, team = x.contiguous(), x.numel() // matrix.columns, self.team()
         y = x.new_empty(*x.shape[:-1], matrix.rows)
         work = floats(int(self._lib.product_floats(team, c_long(rows), c_long(matrix.columns))))

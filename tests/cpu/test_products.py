@@ -33,6 +33,13 @@ def test_rows_that_are_no_fp32_are_refused_and_not_read_as_such(library):
             product(*(torch.randn(7, 64).bfloat16(), torch.randn(64, 64).bfloat16(), None)[: 3 if product.__name__ == "product" else 1])
 
 
+@pytest.mark.parametrize("columns", [32, 128, 96])
+def test_rows_of_another_width_are_refused_and_nothing_is_written_past_the_end(library, columns):
+    """A configuration whose head size does not fit (Helium's) ended the process by a damaged heap."""
+    with pytest.raises(ValueError, match=f"rows of {columns} columns with a matrix of 64"):
+        products.ours(library)(torch.randn(7, columns), torch.randn(64, 64), None)
+
+
 def test_a_wrong_product_is_not_taken_and_the_layers_are_torch_s(library, monkeypatch):
     own = library.multiply
     monkeypatch.setattr(library, "multiply", lambda *given: own(*given) * 1.001)
