@@ -11,7 +11,7 @@ from transformers import DynamicCache, PreTrainedModel
 from inference.decode.decoder import ShouldStop
 from inference.decode.sampling import Sampler
 from inference.errors import InferenceError
-from inference.models.private import cache_argument
+from inference.models.private import cache_argument, read_again_after
 
 
 class EagerDecoder:
@@ -21,6 +21,8 @@ class EagerDecoder:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._forward = Forward(model)
+        self._again_after = read_again_after(model)
+        self._prompt_ids: list[int] = []
         self._cache: Any = None
         self._logits: torch.Tensor | None = None
 
@@ -30,6 +32,7 @@ class EagerDecoder:
 
     def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
         """The whole prompt in one forward."""
+        self._prompt_ids = prompt_ids
         self._cache = None  # of a run that was stopped before its first token: the two never lie in memory together
         cache = DynamicCache(config=self._forward.model.config)
         self._logits = self._forward(torch.tensor([prompt_ids]), cache)
@@ -37,14 +40,17 @@ class EagerDecoder:
         yield from ()
 
     def decode(self, new_tokens: int, sampler: Sampler, should_stop: ShouldStop) -> Iterator[int | None]:
-        """One forward a token."""
+        """One forward a token, of all ids where `generate` reads them again."""
         assert self._logits is not None
-        logits, cache = self._logits, self._cache
+        logits, cache, known = self._logits, self._cache, list(self._prompt_ids)
         self._logits = self._cache = None  # nothing of a run is held after it
         for n in range(new_tokens):
             ids = sampler.choose(logits)
-            yield int(ids.item())
+            known.append(int(ids.item()))
+            yield known[-1]
             if n + 1 < new_tokens:
+                if len(known) - 1 == self._again_after:
+                    ids, cache = torch.tensor([known]), DynamicCache(config=self._forward.model.config)
                 logits = self._forward(ids, cache)
 
 

@@ -37,6 +37,13 @@ def cache_argument(model: PreTrainedModel) -> str:
     raise InferenceError(f"{type(model).__name__} keeps its state in no cache that this lane knows, so it can't be answered with. Choose another model.")
 
 
+def read_again_after(model: PreTrainedModel) -> int | None:
+    """The length after which `generate` reads prompt and answer anew, once, as all rotary frequencies change there (Phi-3's LongRoPE); None for most models."""
+    own = inspect.getsource(type(model).prepare_inputs_for_generation)
+    length = getattr(model.config, "original_max_position_embeddings", None)
+    return length if type(length) is int and "original_max_position_embeddings" in own else None
+
+
 @contextlib.contextmanager
 def dtype_plan_with(exceptions: Callable[[PreTrainedModel], dict[str, torch.dtype]]) -> Iterator[None]:
     """While open, `from_pretrained(dtype=...)` loads the parameters that `exceptions(model)` names in the dtypes that it gives.

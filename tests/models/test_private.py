@@ -40,6 +40,14 @@ def test_both_names_of_the_cache_are_known(name):
     assert private.cache_argument(model) == name
 
 
+@pytest.mark.parametrize(("kind", "again"), [("phi3", True), ("phimoe", True), ("llama", False)])
+def test_the_families_whose_generate_reads_all_anew_past_their_original_length_are_known(kind, again):
+    config = transformers.AutoConfig.for_model(kind, num_hidden_layers=1, original_max_position_embeddings=24)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    assert private.read_again_after(model) == (24 if again else None)
+
+
 def test_named_parameters_come_in_the_dtype_of_the_plan(folder, monkeypatch):
     def load():
         with private.dtype_plan_with(lambda _: {"model.layers.0.mlp.up_proj.weight": torch.bfloat16}):
