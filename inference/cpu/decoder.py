@@ -35,8 +35,8 @@ class CStepDecoder:
         self._at = 0
 
     def why_not(self, prompt_tokens: int, new_tokens: int) -> str | None:
-        """It takes what memory takes."""
-        return None
+        """It takes what memory takes, as far as its description holds."""
+        return self._stepper.parts.why_not(prompt_tokens + new_tokens)
 
     def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
         """The whole prompt in one call."""
@@ -91,6 +91,7 @@ class ChunkedDecoder(EagerDecoder):
 
     def prefill(self, prompt_ids: list[int], new_tokens: int, should_stop: ShouldStop) -> Iterator[None]:
         """The prompt chunk by chunk."""
+        self._prompt_ids = prompt_ids
         self._cache, self._logits = DynamicCache(config=self._forward.model.config), None
         yield from self._seeing(should_stop, self._chunks(prompt_ids))
 

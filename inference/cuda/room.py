@@ -23,8 +23,8 @@ class CacheRoom:
     """The sizes of one decoder's cache; `rows` are those that a run may use."""
 
     def __init__(self, parts: ModelParts, context_length: int, at_rest: int = AT_REST) -> None:
-        self._parts, self._most = parts, context_length
-        self.rows = self._at_rest = min(at_rest, context_length)
+        self._parts, self._most = parts, min(context_length, parts.most or context_length)
+        self.rows = self._at_rest = min(at_rest, self._most)
 
     def why_not(self, wanted: int) -> str | None:
         """Why a run can't have `wanted` positions of what is held: the model's context, the card's memory, or growing has failed."""
@@ -65,6 +65,8 @@ class CacheRoom:
         memory.let_go()
 
     def _why_never(self, wanted: int) -> str | None:
+        if reason := self._parts.why_not(wanted):
+            return reason
         if wanted > self._most:
             return f"{wanted:,} tokens (prompt, and answer at most) pass the model's context of {self._most:,}"
         needed, free = bytes_for(self._parts, wanted + MOST_NARROW_ROWS), self._free()

@@ -153,8 +153,13 @@ class Lane:
             )
 
     def _warm_up(self, decoder: Decoder) -> None:
-        for _ in answer(decoder, self.source.warm_up_ids(WARM_UP_TOKENS), WARM_UP_TOKENS, Sampler()):
-            pass
+        try:
+            for _ in answer(decoder, self.source.warm_up_ids(WARM_UP_TOKENS), WARM_UP_TOKENS, Sampler()):
+                pass
+        except Exception as error:  # of a model that reads its cache in a way of its own (XLM)
+            if isinstance(error, InferenceError) or short_of_memory(error) or device_lost():
+                raise
+            raise _not_here(self.model, error) from error
 
     @torch.inference_mode()
     def _first_logits(self, model: PreTrainedModel, ids: list[int]) -> torch.Tensor:
@@ -165,7 +170,7 @@ class Lane:
             if isinstance(error, InferenceError) or short_of_memory(error) or device_lost():
                 raise
             if "compact" not in self.ways.used or not exact.widen(model):
-                raise InferenceError(f"{type(model).__name__} can't be computed with in this lane ({first_line(error)}). Choose another model.") from error
+                raise _not_here(model, error) from error
             self.ways.refuse("compact", first_line(error))
             return self._first_logits(model, ids)
 
@@ -242,6 +247,10 @@ class Lane:
             vram=vram.held(self.device, self.paths.positions), ram=Ram(self.ram.peak(), self.ram.uss()),
             path=run.decoder.path, path_reason=run.reason, warm=self._runs > 1, energy=taken,
         )  # fmt: skip
+
+
+def _not_here(model: object, error: Exception) -> InferenceError:
+    return InferenceError(f"{type(model).__name__} can't be computed with in this lane ({first_line(error)}). Choose another model.")
 
 
 class _Answer:

@@ -74,7 +74,8 @@ def describe(model: PreTrainedModel, checkpoint: Checkpoint, lane: str, threads:
 
 def context_length(config: PretrainedConfig) -> int:
     """Positions that a model was made for; CONTEXT where its configuration doesn't say."""
-    return int(getattr(config.get_text_config(), "max_position_embeddings", 0) or CONTEXT)
+    said = int(getattr(config.get_text_config(), "max_position_embeddings", 0) or 0)
+    return said if said > 0 else CONTEXT
 
 
 def weights_bytes(model: PreTrainedModel) -> int:

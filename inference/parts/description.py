@@ -112,6 +112,11 @@ class ModelParts:
     residual_scale: float
     logit_scale: float
     logit_cap: float
+    most: int  # positions up to which all of this holds, past them the model computes otherwise (Ministral 3); 0: any
+
+    def why_not(self, positions: int) -> str | None:
+        """Why a run of so many positions isn't described; None where it is."""
+        return f"past {self.most:,} positions its queries grow with their position" if 0 < self.most < positions else None
 
     @property
     def device(self) -> torch.device:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from inference.parts.description import LayerParts, Matrix, ModelParts, NotUnderstood
 from inference.parts.forms import activation_form, check_rotation, norm_form, rotary_kind, rotary_rows
-from inference.parts.scalars import check_config, check_module
+from inference.parts.scalars import check_config, check_module, check_rope
 
 # the norms of a layer by their names, for each family: before and after attention, before and after the MLP
 _NORMS: dict[frozenset[str], tuple[str | None, str | None, str | None, str | None]] = {
@@ -56,7 +56,7 @@ def read_parts(model: nn.Module) -> ModelParts:
         _heads(layers, "k", head_dim), rotated, _one(layer.self_attn.scaling for layer in decoder.layers),
         _one(float(getattr(layer.self_attn, "attn_logit_softcapping", None) or 0) for layer in decoder.layers),
         float(getattr(decoder, "embedding_multiplier", 1)), _one(float(getattr(layer, "residual_multiplier", 1)) for layer in decoder.layers),
-        1 / float(getattr(config, "logits_scaling", 1)), float(getattr(config, "final_logit_softcapping", None) or 0),
+        1 / float(getattr(config, "logits_scaling", 1)), float(getattr(config, "final_logit_softcapping", None) or 0), check_rope(config),
     )  # fmt: skip
 
 

@@ -27,6 +27,12 @@ _READ = {
     "residual_multiplier", "logits_scaling", "sliding_window", "use_sliding_window", "max_window_layers", "is_sliding", "use_rope",
     "no_rope_layer_interval", "partial_rotary_factor", "rope_theta",
 }  # fmt: skip
+# of a rotary embedding: all that its module reads, which is tried
+_ROPE = {
+    "rope_theta", "factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate", "finetuned",
+    "low_freq_factor", "high_freq_factor", "partial_rotary_factor",
+}  # fmt: skip
+GROWING = "llama_4_scaling_beta"  # queries are scaled by their position, from the original length on
 KNOWN = _SIZES | _IDS | _NO_EFFECT | _READ
 
 
@@ -39,6 +45,17 @@ def check_config(config: PretrainedConfig) -> None:
 def check_module(what: str, module: nn.Module) -> None:
     """The same for a module's own attributes."""
     _check(what, {name: value for name, value in vars(module).items() if not name.startswith("_")})
+
+
+def check_rope(config: PretrainedConfig) -> int:
+    """The same for the numbers of its rotary embedding, whoever reads them; the positions up to which its queries are not scaled by theirs, 0 for any."""
+    parameters: Any = getattr(config, "rope_parameters", None) or {}
+    most = 0
+    for rope in filter(lambda each: isinstance(each, dict), (parameters, *parameters.values())):
+        _check("its rotary embedding", {name: value for name, value in rope.items() if name not in _ROPE | {GROWING}})
+        if rope.get(GROWING):
+            most = int(rope.get("original_max_position_embeddings") or 1)
+    return most
 
 
 def _check(what: str, values: dict[str, Any]) -> None:

@@ -42,6 +42,28 @@ def test_a_family_is_answered_as_plain_generate_does(lane_name: str, name: str, 
     assert done.path == ("c-step" if name in families.FAST else "eager"), facts.fast_why_not
 
 
+@pytest.mark.parametrize("lane_name", ["cpu:fp32", "cpu:nf4"])
+def test_queries_that_grow_with_their_position_are_those_of_the_model(lane_name: str, kernels, tmp_path) -> None:
+    """Ministral 3 scales its queries past its original length, further than a fast path is tried: a long prompt got another model's answer."""
+    lane = lane_of(lane_name, "ministral3", tmp_path, kernels)
+    lane.load(lambda _: None)
+    for words, path in ((40, "c-step"), (120, "eager"), (150, "eager")):
+        asked = Request("hello may i see the menu " * (words // 6), format="raw", max_new_tokens=24)
+        ids, done = tuple(lane.source.encode(asked).ids), answer(lane, asked)
+        assert list(done.token_ids) == plain_ids(lane_name, str(tmp_path), ids, asked.max_new_tokens, lane.end_ids)
+        assert done.path == path and (path == "c-step" or "past 128 positions its queries grow" in done.path_reason)
+
+
+@pytest.mark.parametrize(("kind", "words"), [("xlnet", "keeps its state in no cache"), ("xlm", "can't be computed with in this lane")])
+def test_a_model_that_reads_no_text_from_left_to_right_is_told(kind: str, words: str, kernels, tmp_path) -> None:
+    """XLNet's context of -1 was taken for a length, and XLM's own reading of a cache ended the load in a trace."""
+    sizes = {"xlnet": {"d_model": 64, "n_layer": 2, "n_head": 4, "d_inner": 128}, "xlm": {"emb_dim": 64, "n_layers": 2, "n_heads": 4, "causal": True}}
+    AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **families.IDS, vocab_size=512, **sizes[kind])).save_pretrained(tmp_path)
+    make_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(InferenceError, match=words):
+        Lane("cpu:fp32", Settings(model_id=str(tmp_path), cache_dir=str(kernels))).load(lambda _: None)
+
+
 @pytest.mark.parametrize(("name", "words"), [("mamba", "can't be computed with in this lane"), ("falcon", "no layer that bitsandbytes puts in 4 bits")])
 def test_a_family_that_can_not_be_in_4_bits_is_refused(name: str, words: str, kernels, tmp_path) -> None:
     with pytest.raises(InferenceError, match=words):

@@ -49,6 +49,7 @@ def test_another_family_is_refused_with_a_reason(name: str) -> None:
         (lambda layer: layer.register_parameter("gain", nn.Parameter(torch.ones(1))), "layer 1 has parameters of its own"),
         (lambda layer: setattr(layer.self_attn, "scaling", 0.5), "differ in a scale"),
         (lambda layer: setattr(layer.input_layernorm, "variance_epsilon", 1e-3), "differ in eps"),
+        (lambda layer: layer.self_attn.config.rope_parameters.update(beta_of_its_own=0.1), "rotary embedding sets beta_of_its_own to 0.1"),
         (lambda layer: setattr(layer, "input_layernorm", nn.LayerNorm(64)), "LayerNorm is not an RMSNorm"),
     ],
 )

@@ -34,6 +34,8 @@ FAST: dict[str, tuple[str, dict]] = {
     "phi3": ("phi3", SHORT),
     "phi4-mini, part of a head": ("phi3", SHORT | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}),
     "seed-oss": ("seed_oss", WIDE),
+    "ministral3": ("ministral3", WIDE | {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0, "original_max_position_embeddings": 128,
+                                                             "llama_4_scaling_beta": 0.5}}),
 }  # fmt: skip
 EAGER: dict[str, tuple[str, dict]] = {
     "olmo": ("olmo", SHORT), "stablelm": ("stablelm", SHORT), "cohere": ("cohere", SHORT), "cohere2": ("cohere2", SHORT | {"sliding_window": 12}),
@@ -41,6 +43,9 @@ EAGER: dict[str, tuple[str, dict]] = {
     "exaone4": ("exaone4", SHORT | {"sliding_window": 12, "sliding_window_pattern": 2}), "ernie4.5": ("ernie4_5", WIDE),
     "hunyuan": ("hunyuan_v1_dense", WIDE), "apertus": ("apertus", SHORT), "starcoder2": ("starcoder2", SHORT), "phi": ("phi", SHORT),
     "llama, dynamic rope": ("llama", WIDE | {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}),
+    "phi3, longrope": ("phi3", SHORT | {"original_max_position_embeddings": 24, "rope_parameters": {
+        "rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 24, "short_factor": [1.0] * 8,
+        "long_factor": [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]}}),
     "mixtral": ("mixtral", SHORT | {"num_local_experts": 4}), "qwen3 moe": ("qwen3_moe", WIDE | EXPERTS | {"num_experts": 4}),
     "gpt-neox": ("gpt_neox", OLD | {"intermediate_size": 128, "max_position_embeddings": 512}), "falcon": ("falcon", OLD),
     "gpt2": ("gpt2", IDS | {"vocab_size": 512, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}),
