@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +14,6 @@ from inference.errors import DeviceLost, InferenceError, OutOfMemory, Refused
 from inference.fast import FastWays
 from inference.host.machine import SET_BACK, RamWatch
 from inference.models import loading, quantized_copy
-from inference.sources import files
 from inference.sources.at_hand import Checkpoint
 from tests.support.tiny import make_checkpoint
 
@@ -125,44 +123,6 @@ def test_a_changed_checkpoint_is_not_answered_for_by_its_old_copy(checkpoint, ca
     assert read == [checkpoint.folder] and writer is not None
     write(writer)
     assert load_with(checkpoint, cache)[2] == [entry_of(checkpoint, cache).path]
-
-
-def test_a_retrained_bin_checkpoint_has_another_key(checkpoint):
-    folder = checkpoint.folder
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(b"weights")
-    before = quantized_copy.key_of(checkpoint, ARGUMENTS)
-    (folder / "pytorch_model.bin").write_bytes(b"others!")
-    assert quantized_copy.key_of(checkpoint, ARGUMENTS) != before
-
-
-def test_other_weights_of_the_same_length_and_time_have_another_key(checkpoint):
-    """An image of a container may give all files one time, and a model that was trained on is as long as before."""
-    file = checkpoint.folder / "model.safetensors"
-    with file.open("ab") as longer:
-        longer.truncate(manifest.SMALL_BYTES * 2)
-    keys = set()
-    for byte in (b"a", b"b"):
-        with file.open("r+b") as stream:
-            stream.seek(manifest.SMALL_BYTES)
-            stream.write(byte * 100_000)
-        os.utime(file, (1, 1))
-        keys.add(json.dumps([quantized_copy.key_of(checkpoint, ARGUMENTS), files.identity(checkpoint.folder)]))
-    assert len(keys) == 2
-
-
-def test_files_that_the_model_is_not_read_from_leave_the_key_alone(checkpoint):
-    before = quantized_copy.key_of(checkpoint, ARGUMENTS)
-    (checkpoint.folder / "model.fp16.safetensors").write_bytes(b"a second variant")
-    (checkpoint.folder / "pytorch_model.bin").write_bytes(b"an older form")
-    assert quantized_copy.key_of(checkpoint, ARGUMENTS) == before
-
-
-def test_other_versions_and_another_revision_have_another_key(checkpoint, monkeypatch):
-    before = quantized_copy.key_of(checkpoint, ARGUMENTS)
-    assert quantized_copy.key_of(replace(checkpoint, revision="r2"), ARGUMENTS) != before
-    monkeypatch.setattr(quantized_copy.importlib.metadata, "version", lambda name: "9.9" if name == "torch" else "1")
-    assert quantized_copy.key_of(checkpoint, ARGUMENTS) != before
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,31 @@ def write_gguf(
 ) -> Path:
     """`checkpoint` as the GGUF file `file`, its matrices stored as `kind`; `scaling`: the rotary one, linear or a divisor a frequency; `said`: keys of its family."""
     config = json.loads((checkpoint / "config.json").read_text())
+    writer = gguf.GGUFWriter(file, architecture)
+    _add_settings(writer, config)
+    for key, value in said.items():
+        writer.add_uint32(f"{architecture}.{key.replace('__', '.')}", value)
+    _add_tokenizer(writer, checkpoint, config["vocab_size"])
+    if isinstance(scaling, list):
+        writer.add_tensor("rope_freqs.weight", np.array(scaling, dtype=np.float32))
+    elif scaling != 1:
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(scaling)
+    if template:
+        writer.add_chat_template(template)
+        writer.add_add_bos_token(False)
+        writer.add_tokenizer_pre("gpt-2")
+    _add_weights(writer, checkpoint, config, kind, architecture)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def _add_settings(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     rope = config["rope_parameters"].get("full_attention", config["rope_parameters"])
-    writer = gguf.GGUFWriter(file, architecture)
     writer.add_name("tiny")
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
@@ -37,19 +59,10 @@ def write_gguf(
     writer.add_key_length(head_dim)
     writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1)))
     writer.add_rope_freq_base(rope["rope_theta"])
-    for key, value in said.items():
-        writer.add_uint32(f"{architecture}.{key.replace('__', '.')}", value)
     writer.add_vocab_size(config["vocab_size"])
-    _add_tokenizer(writer, checkpoint, config["vocab_size"])
-    if isinstance(scaling, list):
-        writer.add_tensor("rope_freqs.weight", np.array(scaling, dtype=np.float32))
-    elif scaling != 1:
-        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-        writer.add_rope_scaling_factor(scaling)
-    if template:
-        writer.add_chat_template(template)
-        writer.add_add_bos_token(False)
-        writer.add_tokenizer_pre("gpt-2")
+
+
+def _add_weights(writer: gguf.GGUFWriter, checkpoint: Path, config: dict[str, Any], kind: gguf.GGMLQuantizationType, architecture: str) -> None:
     known = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
     names = gguf.get_tensor_name_map(known.get(architecture, gguf.MODEL_ARCH.LLAMA), config["num_hidden_layers"])
     for name, tensor in load_file(checkpoint / "model.safetensors").items():
@@ -61,11 +74,6 @@ def write_gguf(
             values = values + 1
         stored = kind if values.ndim > 1 else gguf.GGMLQuantizationType.F32
         writer.add_tensor(names.get_name(name, (".weight", ".bias")), gguf.quantize(np.ascontiguousarray(values), stored), raw_dtype=stored)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return file
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, checkpoint: Path, rows: int) -> None:
