@@ -109,8 +109,7 @@ def begin_log(settings: Settings) -> None:
     """Log to stderr from now on."""
     plain.begin(settings.auth.partition(":")[2])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for client in ("httpx", "httpx2"):  # each logs every address that it asks
-        logging.getLogger(client).setLevel(logging.WARNING)
+    plain.hush_clients(logging.WARNING)
 
 
 def start_once(engine: Engine, others: Iterable[Engine] = ()) -> Callable[[], None]:

@@ -5,6 +5,7 @@ In: the environment. Out: a stream in the place of `sys.stderr`. Standard librar
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -15,6 +16,7 @@ from inference import terminal
 
 SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD)$", re.I)
 IN_ADDRESS = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+CLIENTS = ("httpx", "httpx2")  # each logs every address that it asks
 SHORTEST = 6  # a shorter value would blank out words that mean something else
 
 
@@ -33,6 +35,12 @@ class Log:
             text = text.replace(secret, "***")
         self._stream.write(terminal.printable(text))
         return len(text)
+
+
+def hush_clients(level: int) -> None:
+    """Let the network's clients log from `level` on only."""
+    for client in CLIENTS:
+        logging.getLogger(client).setLevel(level)
 
 
 def secrets_of(environ: Mapping[str, str] = os.environ) -> list[str]:

@@ -122,9 +122,8 @@ class Dispatch:
         lane.starts(self._clock())
         process = None
         try:
-            process = self._starter(
-                lane.key, replace(self.settings, fast_lost=lane.lost_ways, pinned=tuple(f"{name}={pin}" for name, pin in self._pins.items()))
-            )
+            pinned = tuple(f"{name}={pin}" for name, pin in self._pins.items())
+            process = self._starter(lane.key, replace(self.settings, fast_lost=lane.lost_ways, pinned=pinned))
             self._watch_process(lane, process)
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread to read it with
             log.exception("the process of lane %s could not be started", lane.name)

@@ -39,8 +39,7 @@ def log_to_stderr(quiet: bool) -> None:
     """Set up the log of a process that works for a lane, before its heavy imports; `quiet`: faults with their traces only, of libraries too."""
     log.begin()
     logging.basicConfig(level=logging.ERROR if quiet else logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    for client in ("httpx", "httpx2"):  # each logs every address that it asks
-        logging.getLogger(client).setLevel(logging.ERROR if quiet else logging.WARNING)
+    log.hush_clients(logging.ERROR if quiet else logging.WARNING)
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # those of transformers too; our own progress goes by a hook
     os.environ.setdefault("TQDM_DISABLE", "1")  # a GGUF file's bar heeds nothing else
     for name in ADVICE:

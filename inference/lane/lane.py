@@ -157,8 +157,6 @@ class Lane:
             for _ in answer(decoder, self.source.warm_up_ids(WARM_UP_TOKENS), WARM_UP_TOKENS, Sampler()):
                 pass
         except Exception as error:  # of a model that reads its cache in a way of its own (XLM)
-            if isinstance(error, InferenceError) or short_of_memory(error) or device_lost():
-                raise
             raise _not_here(self.model, error) from error
 
     @torch.inference_mode()
@@ -167,10 +165,9 @@ class Lane:
         try:
             return Forward(model)(torch.tensor([ids]), DynamicCache(config=model.config))
         except Exception as error:  # a model's own code: of products that don't fit, of a cache that it doesn't take
-            if isinstance(error, InferenceError) or short_of_memory(error) or device_lost():
-                raise
+            not_here = _not_here(model, error)
             if "compact" not in self.ways.used or not exact.widen(model):
-                raise _not_here(model, error) from error
+                raise not_here from error
             self.ways.refuse("compact", first_line(error))
             return self._first_logits(model, ids)
 
@@ -250,6 +247,9 @@ class Lane:
 
 
 def _not_here(model: object, error: Exception) -> InferenceError:
+    """The sentence for a model whose own code fails by `error`, which is raised where it is no fault of that code."""
+    if isinstance(error, InferenceError) or short_of_memory(error) or device_lost():
+        raise error
     return InferenceError(f"{type(model).__name__} can't be computed with in this lane ({first_line(error)}). Choose another model.")
 
 

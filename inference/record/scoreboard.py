@@ -43,6 +43,7 @@ class Standing:
     answer: str
 
 
+OTHER_COMMITS = "The lanes had different commits of one model ({}): it was changed on the Hub meanwhile, so the answers differ by that too. Start anew."
 TITLES = ("Writing speed", "First word", "Size", "Answers")
 _WON = {SPEED.key: "writes {} faster", FIRST_TOKEN.key: "starts {} sooner", WEIGHTS.key: "is {} smaller"}
 _TIED = {SPEED.key: "Equally fast", FIRST_TOKEN.key: "Equally soon", WEIGHTS.key: "The same size"}
@@ -143,9 +144,6 @@ def _how(lane: LaneRecord) -> str:
     return "was not run" if run is None else "was stopped" if run.finish_reason == "stopped" else "failed"
 
 
-OTHER_COMMITS = "The lanes had different commits of one model ({}): it was changed on the Hub meanwhile, so the answers differ by that too. Start anew."
-
-
 def caveat(record: Record) -> str:
     """What must be said beside the facts, in a sentence or two; of more than two lanes first which writes fastest."""
     held = list(dict.fromkeys(lane for pair in record.verdict.pairs for lane in (pair.other, pair.reference)))
@@ -158,11 +156,8 @@ def caveat(record: Record) -> str:
     parts = [OTHER_COMMITS.format(", ".join(f"{whose} {commit[:12]}" for commit, whose in commits.items()))] if len(commits) > 1 else []
     parts += [f"{first}."] if (first := fastest(record)) else []
     parts += [f"{lane.server} is a server elsewhere: its times are taken here, the network included." for lane in lanes if lane.elsewhere]
-    parts += (
-        ["Both ran on the same device: what differs is the precision, and the kernels for it."]
-        if one_device and len(here) == len(lanes) == 2 and len(commits) < 2
-        else []
-    )
+    if one_device and len(here) == len(lanes) == 2 and len(commits) < 2:
+        parts.append("Both ran on the same device: what differs is the precision, and the kernels for it.")
     if record.verdict.device_effect and record.verdict.precision_effect:
         parts.append(
             f"Of the speed, the device makes {_effect(record.verdict.device_effect)} and 4 bits with their kernels make {_effect(record.verdict.precision_effect)}."

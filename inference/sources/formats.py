@@ -120,8 +120,9 @@ def write_gguf(name: str, file: Path, place: Made, report: Report) -> None:
             needed = 4 * sum(int(tensor.n_elements) for tensor in reader.tensors) + SPARE_BYTES
             machine.check_fits(f"Converting {name}", needed, machine.ram_available_bytes(), "Take the model's safetensors, or a smaller model.")
             with place.writing(needed) as out:
-                config = convert_gguf(file, out, report)
-                settings = _put_in(reader, config, out)
+                model = convert_gguf(file, out, report)
+                _check_whole(reader, model)
+                settings = _put_in(reader, model.config, out)
                 said = f"from a GGUF file, whose weights are {_kinds(reader)}; its tokenizer was rebuilt from that file"
                 place.write_note(out, "; ".join(filter(None, [said, settings])))
     except (ValueError, KeyError, IndexError, NotImplementedError, RuntimeError, TypeError, ImportError) as error:
@@ -227,9 +228,8 @@ def _llama3(divisors: list[float], theta: float) -> dict[str, Any]:
     return {"rope_type": "llama3", **scaling}
 
 
-def convert_gguf(file: Path, out: Path, report: Report, dtype: str | None = None) -> PretrainedConfig:
-    """Write the model in `file` as a checkpoint with its tokenizer to `out`, in `dtype` or the smallest one that holds every value; its configuration."""
-    import gguf
+def convert_gguf(file: Path, out: Path, report: Report, dtype: str | None = None) -> PreTrainedModel:
+    """Write the model in `file` as a checkpoint with its tokenizer to `out`, in `dtype` or the smallest one that holds every value; the model."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -239,16 +239,15 @@ def convert_gguf(file: Path, out: Path, report: Report, dtype: str | None = None
         report(Loading("restoring its weights (once)", 2, 3, "steps"))
         read = getattr(torch, dtype) if dtype else torch.float32
         model, info = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False, dtype=read, output_loading_info=True)
-        if info["missing_keys"]:
-            raise ValueError(f"it lacks {sorted(info['missing_keys'])[0]}")
-        _check_whole(gguf.GGUFReader(file), model)
+    if info["missing_keys"]:
+        raise ValueError(f"it lacks {sorted(info['missing_keys'])[0]}")
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     report(Loading("saving it to the cache (once)", 3, 3, "steps"))
     (model if dtype else model.to(_smallest(model))).save_pretrained(out)
     tokenizer.save_pretrained(out)
-    return model.config
+    return model
 
 
 def _smallest(model: PreTrainedModel) -> torch.dtype:

@@ -135,7 +135,7 @@ def fetch(name: str, revision: str | None, report: Report, file: str | None = No
     new = [file for file in files if not hub_cache.is_here(*_kept(found, file))]
     for cut in new:
         hub_cache.drop_cut(*_kept(found, cut))
-    if needed := missing_bytes(found, files):
+    if needed := missing_bytes(found, new):
         hub_cache.sweep(name)
         disk.check_room(hub_cache.hub_cache(), needed, name)
         hub_cache.check_writable()
