@@ -21,7 +21,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"record", "decide", "series"},
     "quality": {"engine", "record", "series"},
     "cache": set(),
-    "sources": {"cache"},
+    "gguf": {"cache"},
+    "sources": {"cache", "gguf"},
     "models": {"cache", "sources"},
     "decode": {"models"},
     "parts": {"models", "decode"},
@@ -30,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lane": {"cache", "sources", "decode", "models", "parts", "cpu", "cuda"},
     "endpoint": {"sources", "lane"},
     "space": {"cache", "sources", "engine", "record", "models", "cuda", "lane"},
-    "doctor": {"cache", "sources", "models", "parts", "cpu", "cuda", "lane", "endpoint", "space"},
+    "doctor": {"cache", "gguf", "sources", "models", "parts", "cpu", "cuda", "lane", "endpoint", "space"},
     "bench": {"engine", "record", "quality"},
     "load": {"engine", "record"},
     "cli": {"engine", "record", "quality", "series", "bench", "load", "space", "decide", "report"},
@@ -38,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 BASELINES = {"bench.baseline", "bench.plain", "bench.dequantized", "bench.llama_cpp", "bench.worker", "bench.prompt"}  # these run in processes of their own
 TAKES_OUTPUT = {"endpoint.worker"}  # imports no torch either (`tests/endpoint`), but takes its process's output for itself
 ZERO = {"space.zero", "space.forked"}  # the one place where the page's process imports torch: on ZeroGPU it alone is lent a card
-LANE_ROOMS = {"sources", "decode", "models", "parts", "cpu", "cuda", "lane", "doctor"}
+LANE_ROOMS = {"gguf", "sources", "decode", "models", "parts", "cpu", "cuda", "lane", "doctor"}
 PAGE_MAY_IMPORT = {"engine", "record", "quality", "series", "decide", "report"}
 PAGE = sorted((ROOT / "ui").rglob("*.py"))
 PAGE_ROOMS: dict[str, set[str]] = {

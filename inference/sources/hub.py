@@ -25,9 +25,10 @@ from inference.cache import disk, manifest
 from inference.errors import InferenceError, Refused
 from inference.events import Loading, Report
 from inference.host.patience import Watch
-from inference.sources import formats, hub_cache, hub_faults
+from inference.sources import hub_cache, hub_faults
 from inference.sources.files import ADAPTER, SINGLE_OR_INDEX, Kind, beside_weights, by_number, indexed, kind_of
 from inference.sources.headers import Stored
+from inference.sources.pickles import pickles_refused
 
 log = logging.getLogger(__name__)
 SILENT_S = 120.0  # the library hands on 10 MB at a time: at less than 87 kB/s a download counts as silent
@@ -169,7 +170,7 @@ def wanted(found: Listing, pickles: bool = False) -> list[str]:
     if kind is Kind.PICKLE and "adapter_config.json" in found.files:
         raise Refused(f"{found.name} is an adapter whose weights are a pickle (adapter_model.bin), which can run code. Save it again as {ADAPTER[1]}.")
     if kind is Kind.PICKLE and not pickles:
-        raise formats.pickles_refused(found.name)
+        raise pickles_refused(found.name)
     if kind is Kind.GGUF:
         first = min(name for name in found.files if name.endswith(".gguf"))
         raise Refused(f"{found.name} holds GGUF files alone. Set MODEL_ID to one of them, such as {found.name}/{first}.")

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.errors import InferenceError
+from inference.gguf import convert
 from inference.settings import Settings
-from inference.sources import at_hand, formats
+from inference.sources import at_hand
 from inference.sources.at_hand import Checkpoint
 from tests.support.gguf_file import write_gguf
 from tests.support.hostile import damaged, tries
@@ -55,10 +56,10 @@ def converted(raw: bytes) -> None:
         file.write_bytes(raw)
         settings = Settings(cache_dir=str(Path(work) / "cache"))
         found = Checkpoint(str(file), file)
-        formats.check_gguf(found.id, file)
+        convert.check(found.id, file)
         place = at_hand.converted(found, settings)
         with place.entry.locked():
-            formats.write_gguf(found.id, file, place, lambda _: None)
+            convert.write(found.id, file, place, lambda _: None)
         assert at_hand.of_converted(found, place, settings).folder.is_dir()
 
 

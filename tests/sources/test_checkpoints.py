@@ -8,8 +8,9 @@ from huggingface_hub import constants
 
 from inference.cache import cache, manifest
 from inference.errors import InferenceError
+from inference.gguf import convert
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
-from inference.sources import at_hand, checkpoints, default_model, formats
+from inference.sources import at_hand, checkpoints, default_model
 from tests.support.tiny import make_checkpoint
 
 
@@ -105,7 +106,7 @@ def test_a_damaged_restored_model_is_found_out_made_anew_and_said(settings, monk
     whole = (folder / file).read_bytes()
     (folder / file).write_bytes(whole[: len(whole) // 2])
     monkeypatch.setattr(default_model, "fetch_gguf", lambda *_: None)
-    monkeypatch.setattr(formats, "convert_gguf", lambda _, out, *__: make_checkpoint(out))
+    monkeypatch.setattr(convert, "convert", lambda _, out, *__: make_checkpoint(out))
     found = checkpoints.find(SMALL_MODEL, settings, lambda loading: told.append(loading.stage))
     assert (found.folder / file).stat().st_size == len(whole)
     assert "damaged" in found.note and "Q4_1" in found.note and any("damaged" in stage for stage in told) and "damaged" in caplog.text

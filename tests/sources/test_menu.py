@@ -11,10 +11,11 @@ from transformers import AutoTokenizer
 
 from inference.cache import cache, manifest
 from inference.events import Request
+from inference.gguf import convert
 from inference.host.child import ROOT
 from inference.series.expected import is_right
 from inference.settings import DEFAULT_MODEL, SMALL_MODEL, Settings
-from inference.sources import at_hand, checkpoints, default_model, formats, hub
+from inference.sources import at_hand, checkpoints, default_model, hub
 from inference.sources.headers import tensors_in
 from tests.support.adapters import make_adapter
 from tests.support.real import answer, loaded_lane
@@ -64,7 +65,7 @@ def alike(one, other):
 
 def test_the_default_is_the_fine_tune_over_the_packaged_base_also_where_the_hub_has_one(settings, menu, hub_has_another, monkeypatch):
     monkeypatch.setattr(default_model, "fetch_gguf", lambda *_: None)
-    monkeypatch.setattr(formats, "convert_gguf", lambda _, out, *__: make_checkpoint(out))
+    monkeypatch.setattr(convert, "convert", lambda _, out, *__: make_checkpoint(out))
     assert settings.model_id == DEFAULT_MODEL == "menu"
     found = find(settings.model_id, settings)
     restored = default_model.entry(cache.of(settings)).path

@@ -14,7 +14,8 @@ from inference.errors import InferenceError
 from tests.support import families
 from tests.support.adapters import find
 from tests.support.gguf_file import write_gguf
-from tests.support.tiny import make_tokenizer
+from tests.support.kinds import change_config
+from tests.support.tiny import make_checkpoint, make_tokenizer
 
 SHORT, TIED = families.SHORT, {"tie_word_embeddings": True}
 WINDOW = {"attention__sliding_window": 12}
@@ -66,3 +67,35 @@ def test_a_converted_model_is_its_source(kind: str, values: dict, said: dict, wo
 def test_a_tensor_that_would_be_left_out_is_told(bias: str, name: str, tmp_path, settings) -> None:
     with pytest.raises(InferenceError, match=rf"tensors that transformers leaves out, the first of them blk\.0\.{name}"):
         find(gguf_of("llama", families.WIDE | {bias: True}, tmp_path / "m"), settings)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return make_checkpoint(tmp_path / "m", "llama")
+
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+
+
+def divisors(folder, scaling):
+    """What llama.cpp's converter makes of Llama 3's scaling: what each frequency is divided by."""
+    plain = AutoModelForCausalLM.from_pretrained(folder).model.rotary_emb.inv_freq
+    change_config(folder, rope_parameters={"rope_theta": 1e4, **scaling})
+    return (plain / AutoModelForCausalLM.from_pretrained(folder).model.rotary_emb.inv_freq).tolist()
+
+
+@pytest.mark.parametrize("scaling", [{"rope_type": "linear", "factor": 4.0}, LLAMA3], ids=["linear", "llama3"])
+def test_the_rotary_scaling_of_a_gguf_file_is_kept_and_told(tmp_path, folder, settings, scaling):
+    """transformers leaves it out: a Llama 3.2 or a Gemma 3 4B from a GGUF file answered as another model, without a word."""
+    change_config(folder, rope_parameters={"rope_theta": 1e4, "rope_type": "default"})
+    each = divisors(folder, scaling)
+    found = find(write_gguf(folder, tmp_path / "m.gguf", Kind.BF16, scaling=each if scaling is LLAMA3 else scaling["factor"]), settings)
+    assert "its settings that transformers leaves out are put in: rope_parameters=" in found.note
+    ids = torch.arange(5, 200)[None]
+    ours, right = (AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32)(ids).logits for where in (found.folder, folder))
+    assert (ours - right).abs().max() < 1e-4 * right.abs().max()
+
+
+def test_a_rotary_scaling_that_is_not_known_is_refused(tmp_path, folder, settings):
+    with pytest.raises(InferenceError, match="not Llama 3's"):
+        find(write_gguf(folder, tmp_path / "m.gguf", Kind.BF16, scaling=[1.0] * 8 + [3.0] * 8), settings)

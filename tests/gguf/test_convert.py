@@ -1,10 +1,8 @@
-"""A GGUF file and, where it is allowed, pickled weights become a checkpoint once, losing nothing; what can't is told."""
+"""A GGUF file becomes a checkpoint once, losing nothing; what is no such file is told."""
 
 from __future__ import annotations
 
 import inspect
-import json
-from pathlib import Path
 
 import gguf
 import numpy as np
@@ -12,16 +10,14 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType as Kind
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from inference.cache import manifest
 from inference.errors import InferenceError
 from inference.events import Request
-from inference.settings import Settings
-from inference.sources.formats import parsed_once
+from inference.gguf.reader import parsed_once
 from tests.support.adapters import find
 from tests.support.gguf_file import write_gguf
-from tests.support.kinds import change_config
 from tests.support.real import answer, loaded_lane
 from tests.support.tiny import make_checkpoint
 
@@ -87,33 +83,6 @@ def test_both_lanes_answer_from_a_gguf_file_as_from_the_folder_it_was_made_of(tm
         assert "GGUF" in lanes[0].facts.note
 
 
-LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-
-
-def divisors(folder, scaling):
-    """What llama.cpp's converter makes of Llama 3's scaling: what each frequency is divided by."""
-    plain = AutoModelForCausalLM.from_pretrained(folder).model.rotary_emb.inv_freq
-    change_config(folder, rope_parameters={"rope_theta": 1e4, **scaling})
-    return (plain / AutoModelForCausalLM.from_pretrained(folder).model.rotary_emb.inv_freq).tolist()
-
-
-@pytest.mark.parametrize("scaling", [{"rope_type": "linear", "factor": 4.0}, LLAMA3], ids=["linear", "llama3"])
-def test_the_rotary_scaling_of_a_gguf_file_is_kept_and_told(tmp_path, folder, settings, scaling):
-    """transformers leaves it out: a Llama 3.2 or a Gemma 3 4B from a GGUF file answered as another model, without a word."""
-    change_config(folder, rope_parameters={"rope_theta": 1e4, "rope_type": "default"})
-    each = divisors(folder, scaling)
-    found = find(write_gguf(folder, tmp_path / "m.gguf", Kind.BF16, scaling=each if scaling is LLAMA3 else scaling["factor"]), settings)
-    assert "its settings that transformers leaves out are put in: rope_parameters=" in found.note
-    ids = torch.arange(5, 200)[None]
-    ours, right = (AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32)(ids).logits for where in (found.folder, folder))
-    assert (ours - right).abs().max() < 1e-4 * right.abs().max()
-
-
-def test_a_rotary_scaling_that_is_not_known_is_refused(tmp_path, folder, settings):
-    with pytest.raises(InferenceError, match="not Llama 3's"):
-        find(write_gguf(folder, tmp_path / "m.gguf", Kind.BF16, scaling=[1.0] * 8 + [3.0] * 8), settings)
-
-
 def test_a_gguf_file_is_converted_once_and_anew_when_it_or_the_copy_changed(tmp_path, folder, settings):
     source = write_gguf(folder, tmp_path / "m.gguf", Kind.BF16)
     file = find(source, settings).folder / "model.safetensors"
@@ -149,61 +118,3 @@ def test_a_gguf_file_of_an_unknown_architecture_or_cut_short_gets_a_sentence(tmp
     whole.write_bytes(whole.read_bytes()[:50_000])
     with pytest.raises(InferenceError, match="cut.gguf"):
         find(whole, settings)
-
-
-def pickled(folder: Path, shards: int = 1) -> Path:
-    """The checkpoint in `folder` with its weights as pickles instead, the tied head beside them."""
-    tensors = load_file(folder / "model.safetensors")
-    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
-    (folder / "model.safetensors").unlink()
-    if shards == 1:
-        torch.save(tensors, folder / "pytorch_model.bin")
-        return folder
-    weight_map = {name: f"pytorch_model-{number % shards + 1:05}-of-{shards:05}.bin" for number, name in enumerate(tensors)}
-    for file in set(weight_map.values()):
-        torch.save({name: tensors[name] for name in tensors if weight_map[name] == file}, folder / file)
-    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    return folder
-
-
-def test_pickled_weights_are_refused_with_how_to_save_them_again(folder, settings):
-    with pytest.raises(InferenceError, match="pickle files .*can run code.*save_pretrained.*ALLOW_PICKLE"):
-        find(pickled(folder), settings)
-
-
-@pytest.mark.parametrize("shards", [1, 3])
-def test_where_pickles_are_allowed_they_are_converted_once_tensor_for_tensor(tmp_path, folder, shards):
-    own, logits_of = weights(folder), lambda at: AutoModelForCausalLM.from_pretrained(at)(torch.tensor([[0, 5, 7]])).logits
-    expected = logits_of(folder)
-    settings = Settings(cache_dir=str(tmp_path / "cache"), allow_pickle=True)
-    found = find(pickled(folder, shards), settings)
-    got = weights(found.folder)
-    assert all(torch.equal(got[name], tensor) and got[name].dtype == tensor.dtype for name, tensor in own.items())
-    assert torch.equal(logits_of(found.folder), expected) and "pickle" in found.note
-    assert AutoTokenizer.from_pretrained(found.folder).chat_template
-    stamp = next(found.folder.glob("*.safetensors")).stat().st_mtime_ns
-    assert next(find(folder, settings).folder.glob("*.safetensors")).stat().st_mtime_ns == stamp
-
-
-def test_a_pickle_of_the_old_format_is_read_too(tmp_path, folder):
-    """torch before 1.6 wrote no zip archive; many .bin files on the Hub are of that time."""
-    tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
-    found = find(folder, Settings(cache_dir=str(tmp_path / "cache"), allow_pickle=True))
-    got = weights(found.folder)
-    assert all(torch.equal(got[name], tensor) for name, tensor in tensors.items())
-
-
-def test_a_pickle_that_would_run_something_is_not_read(tmp_path, folder):
-    class Trap:
-        def __reduce__(self):
-            return Path.touch, (tmp_path / "ran",)
-
-    pickled(folder)
-    torch.save({"model.norm.weight": Trap()}, folder / "pytorch_model.bin")
-    with pytest.raises(InferenceError, match="holds more than tensors"):
-        find(folder, Settings(cache_dir=str(tmp_path / "cache"), allow_pickle=True))
-    assert not (tmp_path / "ran").exists()
-    torch.load(folder / "pytorch_model.bin", weights_only=False)
-    assert (tmp_path / "ran").exists(), "else this test shows nothing"
