@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import fcntl
 import functools
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inference.errors import WrongArguments
+from inference.host import temporary
 from inference.series.prompts import MOST_BYTES
 from inference.units import size
 
@@ -101,31 +100,18 @@ async def _hear_out(receive: Receive, came: int = 0, more: bool = True) -> None:
 def own_folder() -> Path:
     """A folder for what is uploaded to this process's page, which nobody else can read and which goes with it; Gradio uses it from now on.
 
-    Its own is one for all programs and users of the machine. What pages that were killed left behind goes too. Raises WrongArguments where none can be made.
+    Its own is one for all programs and users of the machine. Raises WrongArguments where none can be made.
     """
+    stack = contextlib.ExitStack()
     try:
         parent = Path(os.environ.get(PLACE) or tempfile.gettempdir())
         parent.mkdir(parents=True, exist_ok=True)
-        for old in parent.glob(f"{PREFIX}*"):
-            _remove_unless_used(old)
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        folder = stack.enter_context(temporary.folder(PREFIX, parent))
     except OSError as error:
         raise WrongArguments(f"There is no folder for uploads ({error}). Set {PLACE} to a folder that can be written, on a disk with room.") from error
-    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX)  # as long as this process lives
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(stack.close)
     os.environ[PLACE] = str(folder)
     return folder
-
-
-def _remove_unless_used(folder: Path) -> None:
-    """Remove a folder that no living page holds locked; another user's stays."""
-    with contextlib.suppress(OSError):
-        looked_at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(looked_at, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder)
-        finally:
-            os.close(looked_at)
 
 
 def make_room(folder: Path, most_bytes: int = KEPT_BYTES, most_files: int = KEPT_FILES) -> None:

@@ -6,7 +6,6 @@ loaded sides of the bench. Out: the largest differences, in nats. Log-softmax ov
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from inference.bench.side import Side
 from inference.errors import InferenceError
 from inference.events import Request
-from inference.quality.scorer import Scorer
+from inference.quality.scorer import Scorer, folder_for_scores
 from inference.score_events import ScoreRequest
 
 WORDS = (
@@ -31,8 +30,8 @@ def logits(plain: Side, ours: Side, positions: int) -> dict[str, Any]:
     if len(ids) < positions:
         raise InferenceError(f"The fixed text gives {len(ids)} tokens; ask for no more positions.")
     start = plain.prompt_ids(_raw(WORDS[:12]))
-    with tempfile.TemporaryDirectory() as folder:
-        found = {name: _both_ways(side, start, ids, Path(folder) / name) for name, side in (("plain", plain), ("ours", ours))}
+    with folder_for_scores() as folder:
+        found = {name: _both_ways(side, start, ids, folder / name) for name, side in (("plain", plain), ("ours", ours))}
         (plain_rows, plain_steps), (our_rows, our_steps) = found["plain"], found["ours"]
         return {
             "positions": len(ids),

@@ -6,9 +6,8 @@ in a temporary folder, holds one piece at a time and is gone at the end. Knows l
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from inference.engine.dispatch import OTHER_IDS
 from inference.engine.engine import Engine
 from inference.errors import InferenceError, WrongArguments
 from inference.events import Done, Failed, LaneFacts
+from inference.host import temporary
 from inference.lanes import REFERENCES as REFERENCE_LANES
 from inference.lanes import LaneName
 from inference.quality.figures import WINDOW, Positions, Span, check_took_hold, figures, windows
@@ -110,8 +110,8 @@ def choose(engine: Engine, lanes: Sequence[str] = (), watch: Watch = lambda *_: 
 def pieces(reference: Scorer, others: Sequence[Scorer], spans: Sequence[Span], say: Say = lambda _: None, texts: bool = False) -> Iterator[Piece]:
     """Each piece of each span, scored by all lanes; with `texts`, with the text of every token."""
     parts = [(span, low, high) for span in spans for low, high in span.parts()]
-    with tempfile.TemporaryDirectory(prefix="log-probabilities-") as folder:
-        file = str(Path(folder) / "reference.f32")
+    with folder_for_scores() as folder:
+        file = str(folder / "reference.f32")
         for number, (span, low, high) in enumerate(parts):
             say(f"scoring {number + 1} of {len(parts)}: {reference.name}")
             ids = span.ids[:high]
@@ -121,6 +121,19 @@ def pieces(reference: Scorer, others: Sequence[Scorer], spans: Sequence[Span], s
                 say(f"scoring {number + 1} of {len(parts)}: {other.name}")
                 found[other.name] = other.score(ScoreRequest(ids, low, high, read=file, pieces=texts))
             yield Piece(span, first, found)
+
+
+@contextmanager
+def folder_for_scores() -> Iterator[Path]:
+    """Where log-probabilities lie while they are compared; raises InferenceError where there is no such place."""
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(temporary.folder("log-probabilities-"))
+        except OSError as error:
+            raise InferenceError(
+                f"There is no folder for log-probabilities ({error}). Set TMPDIR to a folder that can be written, on a disk with room."
+            ) from error
+        yield folder
 
 
 def text_spans(reference: Scorer, others: Sequence[Scorer], text: str) -> list[Span]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 
 import pytest
 
@@ -62,17 +61,13 @@ COMMANDS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def temporary(tmp_path, monkeypatch):
-    """The system's temporary folder, for this test alone, whose working folder holds a file of each kind."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path, monkeypatch):
+    """One that holds a file of each kind."""
     (tmp_path / "p.txt").write_text("hello\n")
     (tmp_path / "r.json").write_text(to_json([RECORD]))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command_line.signal, "signal", lambda *_: None)
-    return folder
 
 
 @pytest.mark.parametrize("what", COMMANDS)

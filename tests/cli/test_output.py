@@ -19,6 +19,8 @@ from inference.series.series import Series
 from tests.support.records import ended, record_of
 from tests.support.scripted import ScriptedEngine
 
+pytestmark = pytest.mark.usefixtures("temporary")  # where what can't be written is kept
+
 
 def targets(json=None, csv=None, markdown=None, report=None):
     found = {"json": json, "csv": csv, "markdown": markdown, "report": report}

@@ -15,17 +15,10 @@ import pytest
 from inference.cli import output, whole
 from inference.host.child import ROOT
 
+pytestmark = pytest.mark.usefixtures("temporary")
+
 OLD, NEW = b"old " * 1000, "new"
 TOO_MUCH = "x" * 2_000_000  # for the small disk
-
-
-@pytest.fixture
-def temporary(tmp_path, monkeypatch):
-    """The system's temporary folder, for this test alone."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
 
 
 def held(folder):
