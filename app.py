@@ -36,6 +36,7 @@ from inference.engine.dispatch import Starter
 from inference.engine.engine import Engine
 from inference.engine.process import start_worker
 from inference.errors import InferenceError, WrongArguments
+from inference.host import temporary
 from inference.host.machine import check_platform, check_threads
 from inference.settings import VARIABLES, Settings, from_env
 
@@ -77,6 +78,7 @@ def read_settings(argv: list[str]) -> Settings:
 def build_page(settings: Settings, starter: Starter = start_worker) -> tuple[gr.Blocks, Engine, Callable[[], None]]:
     """The page, its engine, and the function that starts the engine; nothing is started yet. Raises InferenceError where none can run."""
     check_platform()
+    temporary.check()
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     if not settings.port:
         os.environ.pop("GRADIO_SERVER_PORT", None)  # Gradio would take a zero there for a port

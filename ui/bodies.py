@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import functools
 import os
-import tempfile
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
@@ -19,7 +18,6 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from inference.errors import WrongArguments
 from inference.host import temporary
 from inference.series.prompts import MOST_BYTES
 from inference.units import size
@@ -100,15 +98,10 @@ async def _hear_out(receive: Receive, came: int = 0, more: bool = True) -> None:
 def own_folder() -> Path:
     """A folder for what is uploaded to this process's page, which nobody else can read and which goes with it; Gradio uses it from now on.
 
-    Its own is one for all programs and users of the machine. Raises WrongArguments where none can be made.
+    Its own is one for all programs and users of the machine. Raises InferenceError where none can be made.
     """
     stack = contextlib.ExitStack()
-    try:
-        parent = Path(os.environ.get(PLACE) or tempfile.gettempdir())
-        parent.mkdir(parents=True, exist_ok=True)
-        folder = stack.enter_context(temporary.folder(PREFIX, parent))
-    except OSError as error:
-        raise WrongArguments(f"There is no folder for uploads ({error}). Set {PLACE} to a folder that can be written, on a disk with room.") from error
+    folder = stack.enter_context(temporary.folder(PREFIX, os.environ.get(PLACE, ""), PLACE))
     atexit.register(stack.close)
     os.environ[PLACE] = str(folder)
     return folder

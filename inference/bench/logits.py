@@ -14,7 +14,8 @@ import numpy as np
 from inference.bench.side import Side
 from inference.errors import InferenceError
 from inference.events import Request
-from inference.quality.scorer import Scorer, folder_for_scores
+from inference.host import temporary
+from inference.quality.scorer import SCORES, Scorer
 from inference.score_events import ScoreRequest
 
 WORDS = (
@@ -30,7 +31,7 @@ def logits(plain: Side, ours: Side, positions: int) -> dict[str, Any]:
     if len(ids) < positions:
         raise InferenceError(f"The fixed text gives {len(ids)} tokens; ask for no more positions.")
     start = plain.prompt_ids(_raw(WORDS[:12]))
-    with folder_for_scores() as folder:
+    with temporary.folder(SCORES) as folder:
         found = {name: _both_ways(side, start, ids, folder / name) for name, side in (("plain", plain), ("ours", ours))}
         (plain_rows, plain_steps), (our_rows, our_steps) = found["plain"], found["ours"]
         return {

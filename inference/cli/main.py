@@ -24,7 +24,7 @@ from inference.engine.compare import compare, names, settle
 from inference.engine.engine import Engine
 from inference.errors import InferenceError, WrongArguments
 from inference.events import Request
-from inference.host import child, machine, stopping
+from inference.host import child, machine, stopping, temporary
 from inference.lanes import LaneName
 from inference.quality.answers import scored_or_why_not
 from inference.record.export import to_json
@@ -125,6 +125,7 @@ def _decide(options: argparse.Namespace, settings: Settings) -> int:
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     settings.cache_path()  # none that can be written is told before anything starts
+    temporary.check()
     sys.stdout.flush()
     if options.named:
         settings = replace(settings, model_id=options.named, cpu_model_id="")

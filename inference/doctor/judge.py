@@ -6,7 +6,6 @@ In: a name, lanes that can run here, settings. Out: lines, and whether every lan
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from inference.doctor import here, spaces
 from inference.doctor.look import NotSeen, Seen, see
 from inference.errors import InferenceError
 from inference.fast import FastWays, first_line
+from inference.host import temporary
 from inference.lane import config, measured
 from inference.models import loading, was_four_bit
 from inference.models.loading import Plan
@@ -37,9 +37,9 @@ TEMPLATES = ("chat_template.jinja", "chat_template.json")
 def judge(name: str, lanes: Collection[str], settings: Settings, free: Mapping[str, int] | None = None) -> tuple[list[str], bool]:
     """Lines about the model, and True when each of the lanes can load it; `free` is what each lane has, in bytes (read now if not given)."""
     free = free or {lane: loading.free_bytes(lane) for lane in lanes}
-    with tempfile.TemporaryDirectory() as work:
+    with temporary.folder("gpu-vs-cpu-doctor-") as work:
         try:
-            seen = see(name, settings, Path(work))
+            seen = see(name, settings, work)
             lines, well = _lacks(seen)
         except NotSeen as error:
             return [f"  {error}"], True

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 
 from inference import terminal
 from inference.doctor.look import NotSeen, Seen, see
 from inference.fast import FastWays, first_line
+from inference.host import temporary
 from inference.host.hardware import BFLOAT16, CUDA_NF4_WIDE, Catalog, LaneNeed
 from inference.lanes import CPU_FP32, CPU_NF4, CUDA_BF16, CUDA_NF4
 from inference.models import loading
@@ -71,9 +70,9 @@ def main() -> int:
     terminal.prepare()
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
     settings, said = from_env(), dict[str, object](needs={}, refused=None, unseen=None)
-    with tempfile.TemporaryDirectory() as work:
+    with temporary.folder("gpu-vs-cpu-doctor-") as work:
         try:
-            found = needs(see(settings.model_id, settings, Path(work)), settings)
+            found = needs(see(settings.model_id, settings, work), settings)
             said["needs"] = {lane: asdict(need) for lane, need in found.items()}
         except NotSeen as error:
             said["unseen"] = str(error)

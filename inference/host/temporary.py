@@ -1,6 +1,6 @@
 """A temporary folder that goes with the process that made it: what one that was killed left behind is removed by the next.
 
-In: a name's beginning and a place. Out: a folder that nobody else can read.
+In: a name's beginning and a place. Out: a folder that nobody else can read, or the sentence why there is none.
 """
 
 from __future__ import annotations
@@ -13,19 +13,39 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from inference.errors import InferenceError
+
+
+def check() -> None:
+    """Raise InferenceError where there is no place for temporary files, without which Gradio can't even be imported."""
+    with _told("TMPDIR"):
+        tempfile.gettempdir()
+
 
 @contextlib.contextmanager
-def folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """A new folder in `parent` (None: the system's), removed at the end; raises OSError where none can be made."""
-    parent = parent or Path(tempfile.gettempdir())
-    for old in parent.glob(f"{prefix}*"):
-        _remove_unless_used(old)
-    made, held = _locked(prefix, parent)
+def folder(prefix: str, parent: str = "", variable: str = "TMPDIR") -> Iterator[Path]:
+    """A new folder in `parent` (empty: the system's), removed at the end; raises InferenceError where none can be made, `variable` being what sets the place."""
+    with _told(variable):
+        place = Path(parent or tempfile.gettempdir())
+        place.mkdir(parents=True, exist_ok=True)
+        for old in place.glob(f"{prefix}*"):
+            _remove_unless_used(old)
+        made, held = _locked(prefix, place)
     try:
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
         os.close(held)
+
+
+@contextlib.contextmanager
+def _told(variable: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InferenceError(
+            f"There is no place for temporary files ({error}). Set {variable} to a folder that can be written, on a disk with room."
+        ) from error
 
 
 def _locked(prefix: str, parent: Path) -> tuple[Path, int]:

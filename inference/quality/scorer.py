@@ -7,9 +7,8 @@ in a temporary folder, holds one piece at a time and is gone at the end. Knows l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from inference.engine.dispatch import OTHER_IDS
 from inference.engine.engine import Engine
@@ -24,6 +23,7 @@ from inference.score_events import Scored, ScoreRequest
 from inference.status import LaneStatus
 
 NO_LOGITS = "A server gives no log-probabilities of our ids, so its quality can't be measured. Name a lane that runs here, such as --lanes cpu:nf4,cpu:fp32."
+SCORES = "gpu-vs-cpu-scores-"
 REFERENCES = tuple(map(str, REFERENCE_LANES))
 Say = Callable[[str], None]
 Watch = Callable[[str, bool], None]  # told a lane's configured name, and whether it waits, at each event and tick; what it raises ends the scoring
@@ -110,7 +110,7 @@ def choose(engine: Engine, lanes: Sequence[str] = (), watch: Watch = lambda *_: 
 def pieces(reference: Scorer, others: Sequence[Scorer], spans: Sequence[Span], say: Say = lambda _: None, texts: bool = False) -> Iterator[Piece]:
     """Each piece of each span, scored by all lanes; with `texts`, with the text of every token."""
     parts = [(span, low, high) for span in spans for low, high in span.parts()]
-    with folder_for_scores() as folder:
+    with temporary.folder(SCORES) as folder:
         file = str(folder / "reference.f32")
         for number, (span, low, high) in enumerate(parts):
             say(f"scoring {number + 1} of {len(parts)}: {reference.name}")
@@ -121,19 +121,6 @@ def pieces(reference: Scorer, others: Sequence[Scorer], spans: Sequence[Span], s
                 say(f"scoring {number + 1} of {len(parts)}: {other.name}")
                 found[other.name] = other.score(ScoreRequest(ids, low, high, read=file, pieces=texts))
             yield Piece(span, first, found)
-
-
-@contextmanager
-def folder_for_scores() -> Iterator[Path]:
-    """Where log-probabilities lie while they are compared; raises InferenceError where there is no such place."""
-    with ExitStack() as stack:
-        try:
-            folder = stack.enter_context(temporary.folder("log-probabilities-"))
-        except OSError as error:
-            raise InferenceError(
-                f"There is no folder for log-probabilities ({error}). Set TMPDIR to a folder that can be written, on a disk with room."
-            ) from error
-        yield folder
 
 
 def text_spans(reference: Scorer, others: Sequence[Scorer], text: str) -> list[Span]:
