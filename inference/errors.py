@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterator
 
 IN_A_RUN = ("in this run", "Shorten the prompt or ask for fewer new tokens; the lane is still usable.")  # for `memory_told`
-SHORT_OF_MEMORY = ("out of memory", "allocate memory", "not enough memory", "insufficient memory", "alloc_failed")
+# the last is what CUDA says at times of a card that is so full that a process can't even begin on it
+SHORT_OF_MEMORY = ("out of memory", "allocate memory", "not enough memory", "insufficient memory", "alloc_failed", "busy or unavailable")
 
 
 class InferenceError(Exception):

@@ -103,7 +103,7 @@ def _hardware(settings: Settings) -> list[str]:
     reason = cuda_reason()
     if reason:
         return [*lines, f"  GPU: {reason}"]
-    free, _ = torch.cuda.mem_get_info()
+    free = loading.free_bytes("cuda")
     return [*lines, f"  GPU: {facts['gpu']}, {size(facts['gpu_memory_bytes'])}, {size(free)} free, driver {facts['driver'] or 'unknown'}"]
 
 

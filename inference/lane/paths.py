@@ -19,7 +19,7 @@ from inference.cpu.library import Library
 from inference.decode.decoder import Decoder, Growing
 from inference.decode.eager import EagerDecoder
 from inference.decode.sampling import NotFinite
-from inference.errors import DeviceLost
+from inference.errors import DeviceLost, short_of_memory
 from inference.events import Report
 from inference.fast import FastWays, first_line
 from inference.parts.check import as_record
@@ -142,8 +142,6 @@ def device_lost() -> bool:
     try:
         torch.cuda.synchronize()
         torch.zeros(1, device="cuda").item()
-    except torch.cuda.OutOfMemoryError:
-        return False
-    except RuntimeError:
-        return True
+    except RuntimeError as error:
+        return not short_of_memory(error)
     return False

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import transformers
 
+from inference.errors import short_of_memory
 from inference.events import Hello
 from inference.host import machine
 from inference.lane import vram
@@ -69,6 +70,9 @@ def cuda_reason() -> str | None:
             torch.cuda.init()  # says why
         torch.zeros(1, device="cuda")
     except RuntimeError as error:
+        if works and short_of_memory(error):  # a device that works and that other programs fill: each load tells it until there is room
+            log.warning("the GPU is full: %s", error)
+            return None
         log.log(logging.WARNING if works else logging.INFO, "CUDA does not work: %s", error)
         return _old_driver(str(error)) or ("a CUDA device that does not work (see the log)" if works else _no_device(error))
     return None

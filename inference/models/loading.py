@@ -101,7 +101,14 @@ def margin_bytes(lane: str) -> int:
 
 def free_bytes(lane: str) -> int:
     """What is free where the lane's weights would go."""
-    return torch.cuda.mem_get_info()[0] if lane.startswith("cuda") else machine.ram_available_bytes()
+    if not lane.startswith("cuda"):
+        return machine.ram_available_bytes()
+    try:
+        return torch.cuda.mem_get_info()[0]
+    except RuntimeError as error:
+        if not short_of_memory(error):
+            raise
+        return 0  # other programs have so much of the card that this process can't even begin there
 
 
 def _plan(folder: Path, lane: str, ways: FastWays, name: str) -> Plan:

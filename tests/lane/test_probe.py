@@ -11,11 +11,13 @@ import torch
 from inference.doctor import report as doctor
 from inference.host import nvml
 from inference.host.child import ROOT
-from inference.lane import probe
+from inference.lane import paths, probe
+from inference.models import loading
 from inference.settings import Settings
 
 NO_DRIVER = "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU."
 TOO_OLD = "The NVIDIA driver on your system is too old (found version {}). Please update your GPU driver."
+FULL = ("CUDA error: out of memory", "CUDA error: CUDA-capable device(s) is/are busy or unavailable")  # tried: a process can't begin on such a card
 NO_GPU = "No CUDA GPUs are available"
 
 
@@ -63,6 +65,39 @@ def no_start(monkeypatch, words, cards=1, serves=12090, needs="13.0", available=
     monkeypatch.setattr(torch.cuda, "init", fail)
     if available:
         monkeypatch.setattr(torch, "zeros", fail)
+
+
+@pytest.mark.parametrize(
+    "words", ["CUDA error: out of memory", "CUDA out of memory. Tried to allocate 2.00 MiB.", "CUDA error: CUDA-capable device(s) is/are busy or unavailable"]
+)
+def test_a_card_that_another_program_has_wholly_is_no_broken_one(words, monkeypatch):
+    """It was told as one that does not work, for as long as the lane's process lived, and auto:nf4 went to the CPU."""
+    no_start(monkeypatch, words, needs="12.8", available=True)
+    found = probe.probe("auto:nf4")
+    assert probe.cuda_reason() is None and (found.lane, found.available, found.reason) == ("cuda:nf4", True, None)
+
+
+def test_of_a_card_on_which_a_process_can_t_even_begin_nothing_is_free(monkeypatch):
+    said = [*FULL, "CUDA error: an illegal memory access was encountered"]
+
+    def fail(*_):
+        raise RuntimeError(said.pop(0))
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", fail)
+    assert [loading.free_bytes("cuda:nf4") for _ in FULL] == [0, 0]
+    with pytest.raises(RuntimeError, match="illegal"):
+        loading.free_bytes("cuda:nf4")
+
+
+def test_a_full_card_is_not_lost(monkeypatch):
+    said = [*FULL, "CUDA error: an illegal memory access was encountered"]
+
+    def fail(*_):
+        raise RuntimeError(said.pop(0))
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", fail)
+    assert [paths.device_lost() for _ in (*FULL, "lost")] == [False, False, True]
 
 
 def in_pre_requirements():
