@@ -180,3 +180,9 @@ def test_a_file_that_a_docstring_names_is_there():
     for path in paths:
         docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
         assert {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.py)`", docstring)} <= names, path
+
+
+def test_what_tests_share_is_listed():
+    table = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("| in `tests/support/` |")[1]
+    listed = {name for row in table.splitlines() if row.startswith("| `") for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert listed == {path.stem for path in (ROOT / "tests" / "support").glob("*.py")} - {"__init__"}
