@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -161,5 +162,28 @@ def test_every_room_says_what_it_is_for_and_stays_small():
         folder = ROOT / "inference" / room
         words = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or ""
         assert "In:" in words and "Out:" in words and "May import" in words, room
+        told = re.split(r"[.;]", words.split("May import: ")[1])[0]
+        assert room == VOCABULARY or {word for word in re.findall(r"\w+", told) if word in MAY_IMPORT} == MAY_IMPORT[room], room
         assert len(list(folder.glob("*.py"))) <= MOST_FILES, room
     assert len(list((ROOT / "inference").glob("*.py"))) <= MOST_AT_THE_TOP
+
+
+def test_the_table_of_rooms_tells_what_each_may_import():
+    rows = re.findall(r"^\| `(\w+)/` \|.*\| ([^|]*) \|$", (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("| in `ui/` |")[0], re.M)
+    told = {room: set(re.findall(r"\w+", words)) & set(MAY_IMPORT) for room, words in rows}
+    allowed = {room: set(MAY_IMPORT) - told[room] - {room} if room == "cli" else told[room] for room in MAY_IMPORT}
+    assert allowed == MAY_IMPORT
+
+
+def test_a_file_that_a_docstring_names_is_there():
+    paths = [path for room in ("inference", "ui") for path in (ROOT / room).rglob("*.py")]
+    names = {path.name for room in ("inference", "ui", "tests", "examples") for path in (ROOT / room).rglob("*.py")} | {"app.py"}
+    for path in paths:
+        docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        assert {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.py)`", docstring)} <= names, path
+
+
+def test_what_tests_share_is_listed():
+    table = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("| in `tests/support/` |")[1]
+    listed = {name for row in table.splitlines() if row.startswith("| `") for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert listed == {path.stem for path in (ROOT / "tests" / "support").glob("*.py")} - {"__init__"}

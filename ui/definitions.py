@@ -37,7 +37,7 @@ DEFINITIONS: dict[str, tuple[str, str]] = {
     ),
     "precision": (
         "4-bit and full precision",
-        "NF4 keeps each weight as one of 16 values, with a scale for every 64 of them: an eighth of the bytes of FP32, and not quite the same model. "
+        "NF4 keeps each weight as one of 16 values, with a scale for every 64 of them: about a seventh of the bytes of FP32, and not quite the same model. "
         "FP32 computes everything in 32-bit numbers: what the 4-bit answer is held against.",
     ),
 }  # fmt: skip

@@ -43,7 +43,7 @@ class LlamaCpp:
     def load(self, source: Source, report: Report) -> tuple[LaneFacts, float]:
         """Write the file once, then load it; raises InferenceError for another model or without `xllamacpp`."""
         if source.checkpoint.revision != default_model.REVISION:
-            raise InferenceError(f"The peer llama.cpp answers only with {SMALL_MODEL} out of its package.")
+            raise InferenceError(f"The peer llama.cpp answers only with {SMALL_MODEL} out of its package. Leave --model out, or this peer.")
         try:
             import xllamacpp
         except ImportError:
@@ -70,7 +70,7 @@ class LlamaCpp:
         greedy = {"temperature": 0, "samplers": ["top_k"], "top_k": 1, "cache_prompt": False, "stream": True}
         self._server.handle_completions({"prompt": prompt_ids, "n_predict": request.max_new_tokens, **greedy}, arrived)
         if not pieces or last.get("n", 0) - len(pieces) not in (0, 1):  # the end mark has no message of its own
-            raise InferenceError(f"llama.cpp gave {len(pieces)} messages for {last.get('n')} tokens, so its times can't be read.")
+            raise InferenceError(f"llama.cpp gave {len(pieces)} messages for {last.get('n')} tokens, so its times can't be read. Leave this peer out.")
         answer = "".join(pieces)
         return Answer(answer, tuple(source.tokenizer(answer, add_special_tokens=False)["input_ids"]), last["reason"])
 

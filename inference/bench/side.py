@@ -102,7 +102,7 @@ def resolved(lane: str, settings: Settings) -> str:
     finally:
         process.close()
     if hello is None:
-        raise InferenceError(f"The process of {lane} ended before it said what it is; its trace is above.")
+        raise InferenceError(f"The process of {lane} ended before it said what it is; its trace is above. Run the command again.")
     return hello.lane
 
 

@@ -1,5 +1,5 @@
-"""`python -m inference`: compare, bench, quality, doctor, deploy; progress on a terminal, and where output goes.
+"""`python -m inference`: compare, bench, quality, decide, doctor, deploy; progress on a terminal, and where output goes.
 
-In: arguments. Out: stdout, files, an exit code. May import: everything but `lane`, `models`, `decode`, `cpu`, `cuda`: what it wants to
-know of those it asks a process.
+In: arguments. Out: stdout, files, an exit code. May import: the vocabulary, engine, record, quality, series, bench, load,
+space, decide, report; what it wants to know of the others it asks a process.
 """

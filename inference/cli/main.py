@@ -127,6 +127,8 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     settings.cache_path()  # none that can be written is told before anything starts
     temporary.check()
     sys.stdout.flush()
+    if options.named and options.empty_cache:
+        raise WrongArguments("--empty-cache empties the whole cache, not what there is of one model. Leave one of the two out.")
     if options.named:
         settings = replace(settings, model_id=options.named, cpu_model_id="")
         settings.check_shapes()

@@ -15,13 +15,14 @@ from inference.events import FORMATS, MODES
 PROGRAM = "python -m inference"
 DEFAULT_PROMPT = "hello good morning may i see the menu"
 PEERS = ("bf16", "static-compile", "llama.cpp")
+EXITS = "exit codes: 0 done, 1 something could not be done, 2 wrong arguments or settings, 130 stopped"
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose faults are told like all others; its help keeps the lines of the examples."""
 
     def __init__(self, prog: str, description: str, usage: str, examples: tuple[str, ...] = ()) -> None:
-        lines = "\n".join(["examples:", *(f"  {example}".rstrip() for example in examples)])
+        lines = "\n".join(["examples:", *(f"  {example}".rstrip() for example in examples), "", EXITS])
         told = terminal.wrapped(description, terminal.width() - 2)
         super().__init__(prog, f"%(prog)s {usage}", told, lines, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 VISITORS = 2**18
 VISITORS_OF_A_SLEEPER = 2**16  # followed one by one
-SEED = 18  # its draws come within 3 % of what formulas give for answers that take all the same, and for exponential ones, up to nine tenths of full use
+SEED = 18  # its draws come within 5 % of what formulas give for answers that take all the same, and for exponential ones, up to nine tenths of full use
 P95 = 95.0
 NEARLY = 1e-9  # under full use by this share
 FINE = 1e-4  # how exactly the largest rate is found, as a share of full use

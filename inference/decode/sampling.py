@@ -66,7 +66,7 @@ class Forced(Sampler):
 
     def choose(self, logits: torch.Tensor) -> torch.Tensor:
         """The next of the given ids; saves the file after the last."""
-        self._logits.append(logits[0].float().cpu().numpy())
+        self._logits.append(logits[0].float().cpu().numpy().copy())  # the C step's are overwritten by the next
         token = self._ids[len(self._logits) - 1]
         if len(self._logits) == len(self._ids) and self._file:
             np.save(self._file, np.stack(self._logits))

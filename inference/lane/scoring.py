@@ -89,7 +89,7 @@ def logit_blocks(model: PreTrainedModel, ids: tuple[int, ...], first: int, last:
     """
     trunk = model.base_model
     if trunk is model:
-        raise InferenceError(f"{type(model).__name__} has no trunk apart from its head, so it can't be scored here.")
+        raise InferenceError(f"{type(model).__name__} has no trunk apart from its head, so it can't be scored here. Compare the answers instead.")
     inputs = torch.tensor([ids], device=model.device)
     output = trunk(input_ids=inputs, use_cache=False)
     vocabulary = model.get_output_embeddings().weight.shape[0]

@@ -135,7 +135,8 @@ def plan(name: str, config: PretrainedConfig, tensors: Mapping[str, Stored], lan
     found = skeleton(config, tensors, arguments["dtype"], arguments.get("quantization_config"))
     if lane.endswith(":nf4") and not any(map(private.is_four_bit, found.model.modules())):
         raise Refused(
-            f"{name} has no layer that bitsandbytes puts in 4 bits ({type(found.model).__name__} has its own kinds), so there is no 4-bit lane of it."
+            f"{name} has no layer that bitsandbytes puts in 4 bits ({type(found.model).__name__} has its own kinds), so there is no 4-bit lane of it. "
+            "Ask the full-precision lane alone: LANES=cpu:fp32."
         )
     if whole := whole_layers_left(found):
         raise InferenceError(

@@ -253,7 +253,7 @@ def _largest(values: Sequence[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class Pair:
-    """One lane against the reference: ratios (other / reference, None where there is none to give), and where the answers part (of a server: whether the texts are the same)."""
+    """One lane against the reference: ratios (other / reference, None where there is none to give; `memory` is of the weights), and where the answers part (of a server: whether the texts are the same)."""
 
     reference: str
     other: str

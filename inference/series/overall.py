@@ -91,4 +91,4 @@ def _right(whole: Record, medians: dict[str, LaneMedians]) -> list[Fact]:
     best = [name for name, found in judged.items() if found.hold_expected == most]
     alike = len({found.expected for found in judged.values()}) == 1  # of other prompts nobody is better
     told = ", ".join(f"{scoreboard.name(whole, name)} {found.hold_expected} of {found.expected}" for name, found in judged.items())
-    return [Fact("As expected", told, best[0] if alike and len(best) == 1 < len(judged) else None)]
+    return [Fact("Right answers", told, best[0] if alike and len(best) == 1 < len(judged) else None)]

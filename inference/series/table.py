@@ -30,7 +30,7 @@ def prompt_heads(record: Record) -> list[str]:
 
 
 def prompt_cells(record: Record) -> list[str]:
-    """One prompt's row: its line, its text, and each lane's figures and answer (with "as expected" or not, where the file says,
+    """One prompt's row: its line, its text, and each lane's figures and answer (with whether it is what the file expects, or holds it,
     and "cut" where it ends at the token limit)."""
     row = record.row
     cells = [str(row.line) if row else "", short(record.request.prompt)]
@@ -50,9 +50,15 @@ def _answer(run: RunRecord, expected: str | None) -> str:
         return f"failed: {short(run.error)}"
     if run.finish_reason == "stopped":
         return f"stopped: {short(run.text)}"
-    marks = ["as expected" if is_right(run.text, expected, "exact") else "not as expected"] if expected else []
+    marks = [_judged(run.text, expected)] if expected else []
     marks += ["cut"] if run.finish_reason == "length" else []
     return (f"{', '.join(marks)}: " if marks else "") + short(run.text)
+
+
+def _judged(answer: str, expected: str) -> str:
+    if is_right(answer, expected, "exact"):
+        return "as expected"
+    return "holds what is expected" if is_right(answer, expected, "contains") else "not as expected"
 
 
 def median_rows(series: Series) -> list[list[str]]:

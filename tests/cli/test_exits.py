@@ -50,6 +50,7 @@ WRONG = [
     (["quality"], "--text"),
     (["quality", "--prompts", "p.txt", "--text", "t.txt"], "not allowed with"),
     (["doctor", "shape:nonsense"], "There is no shape 'nonsense'"),
+    (["doctor", "menu", "--empty-cache"], "--empty-cache empties the whole cache"),
 ]
 
 
@@ -111,13 +112,13 @@ def test_every_option_has_a_help_with_its_default_and_every_command_an_example(v
         words for words in options if "(default: " not in words and not re.match(r"-h|--prompts? |--text |--hardware |--answers-per-day |--price ", words)
     ]
     assert len(options) > 4 and not without
-    assert f"{parser.PROGRAM} {verb}" in shown.split("examples:")[1] and shown.split("\n")[2].endswith(".")
+    assert f"{parser.PROGRAM} {verb}" in shown.split("examples:")[1] and shown.split("\n")[2].endswith(".") and shown.endswith(f"\n{parser.EXITS}\n")
 
 
 def test_an_example_of_a_help_is_a_command_that_is_understood(capsys):
     for verb in VERBS:
         command_line.main([verb, "--help"])
-        for line in capsys.readouterr().out.split("examples:")[1].strip().splitlines():
+        for line in capsys.readouterr().out.split("examples:")[1].split("exit codes:")[0].strip().splitlines():
             words = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', line)]
             assert parser.parse(words[3:]).command == verb
 

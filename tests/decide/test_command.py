@@ -284,3 +284,15 @@ def test_the_decision_in_the_readme_is_this_record_s(decide):
     plain, readme = (" ".join(text.split()) for text in (re.sub(r"\s\((cuda|cpu):\w+\)", "", out), (ROOT / "README.md").read_text("utf-8")))
     told = re.search(r"\*(Serve .*?)\.\* Under ([\d,]+) a day it would be FP32", readme)
     assert code == 0 and plain.startswith(f"{told[1]}, 2.9 times as much.") and f"under {told[2]} cpu:fp32 is the cheaper one" in out
+
+
+def test_the_decisions_that_are_told_are_those_that_are_printed(decide, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "decide.md").read_text("utf-8")
+    first, second = (command.split() for command in re.findall(r"^python -m inference decide (tests/.*)$", page, re.M))
+    assert decide(*first)[1].startswith(page.split("```text\n")[1].split("```")[0].rstrip())
+    printed = decide(*second)[1]
+    table, turns = page.split("--price cpu:fp32=0.80\n```\n")[1].split("It says NF4")[0], page.split("What turns it: ")[1].split("A limit of 3 s")[0]
+    told = re.findall(r"\$?\d[\d,.]*\d(?: m?s)?", "".join(row.split("|", 2)[2] for row in table.split("\n|---")[1].splitlines()[1:] if row) + turns)
+    assert len(told) > 20 and not [figure for figure in told if figure not in printed and figure not in ("20,000", "1,633")]

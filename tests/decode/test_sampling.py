@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 
-from inference.decode.sampling import LEAST_TEMPERATURE, NO_ID, Sampler, checked, greedy, inverse_cdf, sampler_for
+from inference.decode.sampling import LEAST_TEMPERATURE, NO_ID, Forced, Sampler, checked, greedy, inverse_cdf, sampler_for
 from inference.errors import InferenceError
-from inference.events import Request
+from inference.events import ForcedRequest, Request
 
 JUST_BELOW_ONE = 1 - 2.0**-53
 NAN, INF = float("nan"), float("inf")
@@ -105,3 +106,11 @@ def test_a_run_taken_up_later_goes_on_with_the_same_draws():
     first, later = sampler_for(request), sampler_for(request, 3)
     assert [first.uniform() for _ in range(4)][-1] == later.uniform()
     assert sampler_for(Request("hi", temperature=1e-310), 3).temperature == 0
+
+
+def test_a_forced_answer_s_logits_are_each_step_s_own_though_a_decoder_overwrites_them(tmp_path):
+    """`bench --positions` once held the last step's against all of plain's, on a CPU."""
+    sampler, logits = Forced(ForcedRequest("hi", ids=(1, 0), logits_file=str(tmp_path / "logits.npy"))), torch.zeros(1, 2)
+    for step in (1.0, 2.0):
+        sampler.choose(logits.fill_(step))
+    assert np.load(tmp_path / "logits.npy").tolist() == [[1.0, 1.0], [2.0, 2.0]]

@@ -127,6 +127,10 @@ def test_chat_and_raw_differ_and_say_what_was_used(tokenizer):
     assert chat[0] == tokenizer.bos_token_id and chat.count(tokenizer.bos_token_id) == 1
 
 
+def test_a_system_prompt_is_a_line_of_its_own_in_a_raw_one(tokenizer):
+    assert Encoder(tokenizer).encode(Request("hi", system="Be brief.", format="raw")).ids == tokenizer("Be brief.\nhi")["input_ids"]
+
+
 def test_without_a_template_chat_falls_back_to_raw_and_says_so():
     assert Encoder(make_tokenizer(with_template=False)).encode(Request("hi")).format == "raw"
 

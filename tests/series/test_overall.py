@@ -26,7 +26,7 @@ def test_a_lane_that_failed_at_the_last_prompt_keeps_its_figures():
 def test_answers_are_counted_one_by_one():
     found = records((ended(10), ended(20)), (ended(10, ids=(1, 2)), ended(20)))
     told = {fact.title: fact for fact in overall.facts(found, medians(found))}
-    assert told["Answers"].words == "1 of 2 the same" and told["As expected"].words == "4-bit 2 of 2, FP32 2 of 2" and told["As expected"].winner is None
+    assert told["Answers"].words == "1 of 2 the same" and told["Right answers"].words == "4-bit 2 of 2, FP32 2 of 2" and told["Right answers"].winner is None
     assert overall.facts(found[:1], medians(found[:1]))[3].words == "The same"
 
 
@@ -36,7 +36,7 @@ def test_answers_to_different_prompts_are_not_the_same_and_fewer_of_them_do_not_
     assert {fact.title: fact.words for fact in overall.facts(found, medians(found))}["Answers"] == "n/a: no prompt was answered by both"
     found = records((ended(10), ended(20)), (failed, ended(20)))
     found = [found[0], replace(found[1], row=Row(2, "what neither said"))]
-    (told,) = [fact for fact in overall.facts(found, medians(found)) if fact.title == "As expected"]
+    (told,) = [fact for fact in overall.facts(found, medians(found)) if fact.title == "Right answers"]
     assert told.words == "4-bit 1 of 1, FP32 1 of 2" and told.winner is None
 
 

@@ -75,5 +75,7 @@ def _settings() -> list[Any]:
             MODE_CHOICES, value="auto", label="Mode",
             info="Together runs the lanes at once; in turn, one after the other, so that none slows another. Automatic: in turn where they share a device.",
         )  # fmt: skip
-        system = gr.Textbox(label="System prompt", lines=2, max_lines=6, info="Optional instruction before the prompt; chat format only.", elem_id="system")
+        system = gr.Textbox(
+            label="System prompt", lines=2, max_lines=6, info="Optional instruction before the prompt; in a raw completion a line of its own.", elem_id="system"
+        )
     return [system, format, tokens, temperature, seed, mode]

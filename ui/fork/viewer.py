@@ -1,7 +1,7 @@
 """The fork viewer's listeners: whether two answers can be compared token by token, and if not why; the scoring, how far it is, its stop.
 
-In: the tab's session hash. Out: one value per component in the order of `ui/fork_box.py`: the button, Stop, why, the viewer. The scoring
-runs in a thread of its own; this only looks at it. What is shown is made in `fork_view.py`.
+In: the tab's session hash. Out: one value per component in the order of `box.py`: the button, Stop, why, the viewer. The scoring
+runs in a thread of its own; this only looks at it. What is shown is made in `view.py`.
 """
 
 from __future__ import annotations

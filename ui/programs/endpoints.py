@@ -58,7 +58,7 @@ class Endpoints:
 
         Parameters:
             prompt: What to ask the model.
-            system: An instruction before the prompt, for chat format only; empty by default.
+            system: An instruction before the prompt (a line of its own in a raw one); empty by default.
             format: "chat" (the default) wraps the prompt by the model's chat template, "raw" lets the model continue the text.
             max_new_tokens: Where an answer is cut off, from 1 to 4096 tokens; 50 by default.
             temperature: 0 (the default) always takes the likeliest token; up to 2 draws.
@@ -85,7 +85,7 @@ class Endpoints:
         Parameters:
             prompt: What to ask the model.
             lane: Which lane answers: one that the page shows, such as "cpu:fp32", "cpu:nf4" or "cuda:nf4"; empty (the default) for the page's first.
-            system: An instruction before the prompt, for chat format only; empty by default.
+            system: An instruction before the prompt (a line of its own in a raw one); empty by default.
             format: "chat" (the default) wraps the prompt by the model's chat template, "raw" lets the model continue the text.
             max_new_tokens: Where the answer is cut off, from 1 to 4096 tokens; 50 by default.
             temperature: 0 (the default) always takes the likeliest token; up to 2 draws.
@@ -123,7 +123,7 @@ class Endpoints:
 
         Parameters:
             prompt: What to ask the model.
-            system: An instruction before the prompt, for chat format only; empty by default.
+            system: An instruction before the prompt (a line of its own in a raw one); empty by default.
             format: "chat" (the default) wraps the prompt by the model's chat template, "raw" lets the model continue the text.
             max_new_tokens: Where an answer is cut off, from 1 to 4096 tokens; 50 by default.
             temperature: 0 (the default) always takes the likeliest token; up to 2 draws.

@@ -1,7 +1,7 @@
 """The tab "Prompts file": every prompt on every lane, a row as each is done, a stop that keeps what is done.
 
 In: an uploaded file and the settings. Out: progress, who won, rows, and the export of the series. A listener only looks at the
-series, twice a second, and ends it when nobody looks any more; what it shows is drawn in `series_view.py`.
+series, twice a second, and ends it when nobody looks any more; what it shows is drawn in `view.py`.
 """
 
 from __future__ import annotations
