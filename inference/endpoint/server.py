@@ -97,7 +97,7 @@ class Server:
         if request.format != "chat":
             raise InferenceError(NO_RAW)
         asked, give_up = 0, time.perf_counter() + self._endpoint.patience_s
-        while True:
+        while not should_stop():  # in the load, too: a question that is sent is computed, and paid for
             try:
                 yield from _Answer(self, run_id, request, should_stop).events()
                 return
@@ -108,9 +108,8 @@ class Server:
                     raise
                 log.info("the server is busy; it is asked again in %.1f s", wait_s)
                 yield Queued(run_id, 0, "lane")
-                if not _waited(wait_s, should_stop):
-                    yield Done(run_id, "stopped", "", (), 0, counts.timings([], None), path=PATH)
-                    return
+                _wait(wait_s, should_stop)
+        yield Done(run_id, "stopped", "", (), 0, counts.timings([], None), path=PATH)
 
     def begin(self, request: Request) -> Call:
         """A question under way."""
@@ -208,14 +207,11 @@ class _NoSource:
         """Its ids are the server's business, and too long a prompt is refused there."""
 
 
-def _waited(seconds: float, should_stop: Callable[[], bool]) -> bool:
-    """Wait; False where that was stopped."""
+def _wait(seconds: float, should_stop: Callable[[], bool]) -> None:
+    """Wait, unless that is stopped."""
     until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        if should_stop():
-            return False
+    while time.perf_counter() < until and not should_stop():
         time.sleep(min(LOOK_S, max(0.0, until - time.perf_counter())))
-    return True
 
 
 def _list_of(url: str) -> str:

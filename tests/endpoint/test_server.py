@@ -269,6 +269,16 @@ def test_a_stop_closes_the_connection_at_once_and_keeps_what_came(begun, false, 
     assert run(server)[0][-1].text == "Two biryanis."  # and the lane goes on
 
 
+def test_a_question_that_was_stopped_in_the_load_is_not_asked(false, lane):
+    """The server computed it for nobody, beside the next one."""
+    server = lane()
+    server.load(lambda _: None)
+    (done,), fault = run(server, should_stop=lambda: True)
+    assert fault is None and (done.finish_reason, done.text, done.new_tokens) == ("stopped", "", None)
+    run(server)
+    assert [path for path, _, _ in false.seen] == ["/v1/models", "/v1/chat/completions"]
+
+
 def test_retry_after_is_a_number_or_a_date():
     date = "Wed, 21 Oct 2015 07:28:0{} GMT"
     assert faults.retry_after_s({"retry-after": "7"}) == 7
