@@ -28,6 +28,7 @@ PATH = "server"
 NOTE = "a server elsewhere: its times are taken here, so the network is in them, and what else it does meanwhile is not known"
 NO_RAW = "A server is asked by chat messages, so it can't take a raw prompt. Choose the chat format, or ask without this lane."
 FILTERED = "The server's filter ended the answer. Change the prompt."
+NO_ANSWER = "The server's model only thought, and wrote no answer. Ask for more new tokens, or switch its thinking off where it is served."
 NO_END = "The server writes on past the tokens that were asked for, so the connection was closed."
 
 
@@ -164,6 +165,8 @@ class _Answer:
                     yield event
             if not self._reason and not self._should_stop():
                 raise self._server.silent("fell silent" if self._arrivals else "did not answer")
+            if self._reason and self._thoughts and not self._text.strip():
+                raise InferenceError(NO_ANSWER)
         finally:
             call.close()
         yield self._done(t_start)

@@ -12,6 +12,7 @@ from inference.endpoint.server import Server
 from inference.endpoints import Endpoint
 from inference.errors import InferenceError
 from inference.events import Done, Prefill, Queued, Request, Text
+from inference.progress import Progress
 from inference.settings import Settings
 from tests.support.false_server import KEY, FalseServer, good, piece, usage
 from tests.support.tiny import make_tokenizer
@@ -127,6 +128,21 @@ def test_thoughts_are_counted_and_are_no_answer(false, lane):
     false.script = lambda handler: (handler.begin(), handler.say(thought, piece("Two"), piece(reason="stop"), usage(7, 3), "[DONE]"), handler.end())
     done = run(lane())[0][-1]
     assert done.text == "Two" and done.new_tokens == 3
+
+
+@pytest.mark.parametrize("reason", ["length", "stop"])
+def test_thoughts_alone_are_told_as_what_they_are(reason, false, lane):
+    """They were "no readable text" and "a fault of the lane", where only the limit was too low."""
+    thought = piece(None).replace('"delta": {}', '"delta": {"reasoning": "Hm. "}')
+    false.script = lambda handler: (handler.begin(), handler.say(thought, piece("", reason), usage(7, 8), "[DONE]"), handler.end())
+    events, fault = run(lane())
+    assert "only thought, and wrote no answer. Ask for more new tokens" in str(fault) and not text_of(events)
+    false.script = lambda handler: (handler.begin(), handler.say(piece("", "stop"), "[DONE]"), handler.end())
+    events, fault = run(lane())
+    ended = Progress(0.0)
+    for event in events:
+        ended = ended.apply(event, 0.0)
+    assert fault is None and ended.fault == "No text produced. The model gave no readable text. This is a fault of the lane, not an answer."
 
 
 def test_an_answer_is_whole_though_the_connection_breaks_before_the_counts(false, lane):
