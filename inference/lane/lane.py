@@ -97,6 +97,7 @@ class Lane:
         clock = Spans(spans, self.device)
         self.source.read(report)
         spans |= self.source.spans
+        self.source.spans = {}  # as of the import: of the load after one that failed they are no part
         clock.skip()
         self.paths.begin(self.source.config, 4 if LaneName.parse(self.name).four_bit else 16)
         report(Loading("reading weights"))
