@@ -182,7 +182,8 @@ class _Answer:
             self._reason = "length" if piece.reason == "length" else "stop"
         if len(self._text) + len(self._thoughts) > A_TOKEN * self._request.max_new_tokens + MORE:
             raise InferenceError(NO_END)
-        return Text(self._run_id, piece.text, self._written or 0, t_s) if piece.text else None
+        first = bool(piece.thought) and len(self._arrivals) == 1  # no text, and yet the first token
+        return Text(self._run_id, piece.text, self._written or 0, t_s) if piece.text or first else None
 
     def _end(self, piece: Piece) -> None:
         """Nothing more comes: a fault, unless the answer was complete before."""

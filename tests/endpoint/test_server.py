@@ -123,17 +123,25 @@ def test_an_answer_cut_at_the_limit_says_so(false, lane):
     assert run(lane())[0][-1].finish_reason == "length"
 
 
-def test_thoughts_are_counted_and_are_no_answer(false, lane):
-    thought = piece(None).replace('"delta": {}', '"delta": {"reasoning_content": "Hm. "}')
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_thoughts_are_counted_and_are_no_answer(name, false, lane):
+    """Under the name that the library doesn't know they were lost: their tokens were counted, their time was not, and the speed was a hundred times too high."""
+    thought = piece(None).replace('"delta": {}', f'"delta": {{"{name}": "Hm. "}}')
     false.script = lambda handler: (handler.begin(), handler.say(thought, piece("Two"), piece(reason="stop"), usage(7, 3), "[DONE]"), handler.end())
-    done = run(lane())[0][-1]
+    events = run(lane())[0]
+    done, shown = events[-1], Progress(0.0)
     assert done.text == "Two" and done.new_tokens == 3
+    texts = [event for event in events if isinstance(event, Text)]
+    assert [event.delta for event in texts] == ["", "Two"] and done.timings.ttft_s == texts[0].t_s < texts[1].t_s
+    for event in events[:-1]:
+        shown = shown.apply(event, 0.0)
+    assert shown.timings.ttft_s == done.timings.ttft_s, "the first token is the same while it writes and at the end"
 
 
-@pytest.mark.parametrize("reason", ["length", "stop"])
-def test_thoughts_alone_are_told_as_what_they_are(reason, false, lane):
+@pytest.mark.parametrize(("reason", "name"), [("length", "reasoning"), ("stop", "reasoning_content")])
+def test_thoughts_alone_are_told_as_what_they_are(reason, name, false, lane):
     """They were "no readable text" and "a fault of the lane", where only the limit was too low."""
-    thought = piece(None).replace('"delta": {}', '"delta": {"reasoning": "Hm. "}')
+    thought = piece(None).replace('"delta": {}', f'"delta": {{"{name}": "Hm. "}}')
     false.script = lambda handler: (handler.begin(), handler.say(thought, piece("", reason), usage(7, 8), "[DONE]"), handler.end())
     events, fault = run(lane())
     assert "only thought, and wrote no answer. Ask for more new tokens" in str(fault) and not text_of(events)
