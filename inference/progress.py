@@ -49,7 +49,8 @@ class Progress:
     def fault(self) -> str | None:
         """Why there is no answer, for the person; None where there is one, or the run goes on or was stopped."""
         if self.no_text:
-            return f"No text produced. The model gave {count(self.n)}, none of which is readable text. This is a fault of the lane, not an answer."
+            gave = f"{count(self.n)}, none of which is readable text" if self.n else "no readable text"
+            return f"No text produced. The model gave {gave}. This is a fault of the lane, not an answer."
         return self.error
 
     @property

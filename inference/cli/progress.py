@@ -35,7 +35,7 @@ def phase_words(progress: Progress) -> str:
     if progress.phase == "loading" and progress.loading:
         return _loading_words(progress.loading)
     words = PHASES.get(progress.phase, progress.phase)
-    return f"{words}, {count(progress.n)}" if progress.phase == "decode" else words
+    return f"{words}, {count(progress.n)}" if progress.phase == "decode" and progress.n else words
 
 
 def _loading_words(loading: Loading) -> str:

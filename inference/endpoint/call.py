@@ -107,7 +107,9 @@ def messages_of(request: Request) -> list[dict[str, str]]:
 
 
 def _part(found: Any, name: str) -> Any:
-    return found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
+    """By attribute first: read as a mapping, one of the library's objects has parts that lack every field which the library doesn't know."""
+    value = getattr(found, name, None)
+    return found.get(name) if value is None and isinstance(found, Mapping) else value
 
 
 def _number(usage: Any, name: str) -> int | None:

@@ -28,6 +28,7 @@ PATH = "server"
 NOTE = "a server elsewhere: its times are taken here, so the network is in them, and what else it does meanwhile is not known"
 NO_RAW = "A server is asked by chat messages, so it can't take a raw prompt. Choose the chat format, or ask without this lane."
 FILTERED = "The server's filter ended the answer. Change the prompt."
+NO_ANSWER = "The server's model only thought, and wrote no answer. Ask for more new tokens, or switch its thinking off where it is served."
 NO_END = "The server writes on past the tokens that were asked for, so the connection was closed."
 
 
@@ -97,7 +98,7 @@ class Server:
         if request.format != "chat":
             raise InferenceError(NO_RAW)
         asked, give_up = 0, time.perf_counter() + self._endpoint.patience_s
-        while True:
+        while not should_stop():  # in the load, too: a question that is sent is computed, and paid for
             try:
                 yield from _Answer(self, run_id, request, should_stop).events()
                 return
@@ -108,9 +109,8 @@ class Server:
                     raise
                 log.info("the server is busy; it is asked again in %.1f s", wait_s)
                 yield Queued(run_id, 0, "lane")
-                if not _waited(wait_s, should_stop):
-                    yield Done(run_id, "stopped", "", (), 0, counts.timings([], None), path=PATH)
-                    return
+                _wait(wait_s, should_stop)
+        yield Done(run_id, "stopped", "", (), 0, counts.timings([], None), path=PATH)
 
     def begin(self, request: Request) -> Call:
         """A question under way."""
@@ -165,6 +165,8 @@ class _Answer:
                     yield event
             if not self._reason and not self._should_stop():
                 raise self._server.silent("fell silent" if self._arrivals else "did not answer")
+            if self._reason and self._thoughts and not self._text.strip():
+                raise InferenceError(NO_ANSWER)
         finally:
             call.close()
         yield self._done(t_start)
@@ -180,7 +182,8 @@ class _Answer:
             self._reason = "length" if piece.reason == "length" else "stop"
         if len(self._text) + len(self._thoughts) > A_TOKEN * self._request.max_new_tokens + MORE:
             raise InferenceError(NO_END)
-        return Text(self._run_id, piece.text, self._written or 0, t_s) if piece.text else None
+        first = bool(piece.thought) and len(self._arrivals) == 1  # no text, and yet the first token
+        return Text(self._run_id, piece.text, self._written or 0, t_s) if piece.text or first else None
 
     def _end(self, piece: Piece) -> None:
         """Nothing more comes: a fault, unless the answer was complete before."""
@@ -208,14 +211,11 @@ class _NoSource:
         """Its ids are the server's business, and too long a prompt is refused there."""
 
 
-def _waited(seconds: float, should_stop: Callable[[], bool]) -> bool:
-    """Wait; False where that was stopped."""
+def _wait(seconds: float, should_stop: Callable[[], bool]) -> None:
+    """Wait, unless that is stopped."""
     until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        if should_stop():
-            return False
+    while time.perf_counter() < until and not should_stop():
         time.sleep(min(LOOK_S, max(0.0, until - time.perf_counter())))
-    return True
 
 
 def _list_of(url: str) -> str:

@@ -48,7 +48,7 @@ class Silence:
                     lane.quiet = None
                     continue
                 if now - before > AWAY_S:
-                    lane.signs.begin(now)
+                    self._all_its_time(lane, now)
                 if why := self._why_to_end(lane, now):
                     self._end(lane, why, now)
                 else:
@@ -67,10 +67,14 @@ class Silence:
     def _end(self, lane: LaneSlot, why: str, now: float) -> None:
         log.warning("lane %s: %s", lane.name, why)
         lane.why_ended = why
+        self._all_its_time(lane, now)
+        self._dispatch.processes[lane.key].kill()
+
+    def _all_its_time(self, lane: LaneSlot, now: float) -> None:
+        """Whatever it is waited for, it is from now on."""
         lane.signs.begin(now)
         if lane.current and lane.current.t_stop:
             lane.current.t_stop = now
-        self._dispatch.processes[lane.key].kill()
 
     def _ask(self, lane: LaneSlot, now: float) -> None:
         signs = lane.signs

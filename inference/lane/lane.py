@@ -97,6 +97,7 @@ class Lane:
         clock = Spans(spans, self.device)
         self.source.read(report)
         spans |= self.source.spans
+        self.source.spans = {}  # as of the import: of the load after one that failed they are no part
         clock.skip()
         self.paths.begin(self.source.config, 4 if LaneName.parse(self.name).four_bit else 16)
         report(Loading("reading weights"))
@@ -189,7 +190,7 @@ class Lane:
         """A piece of what is done while nothing is asked: in how many seconds there is more, None where never."""
         if self._copy and not self._held and not self._copy.step():
             self._copy = None
-        waits = (LOOK_S if self._copy else None, self._shrink_when_idle(), self.meter.look())
+        waits = (LOOK_S if self._copy else self.meter.look(), self._shrink_when_idle())  # while a copy is written it is no rest
         return min((wait_s for wait_s in waits if wait_s is not None), default=None)
 
     def _shrink_when_idle(self) -> float | None:

@@ -11,8 +11,10 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from inference.errors import InferenceError
 from inference.events import LaneFacts, LoadFigures
 from inference.settings import Settings
+from inference.sources import files
 
 log = logging.getLogger(__name__)
 
@@ -50,5 +52,13 @@ def read(settings: Settings, folder: Path, lane: str) -> Measured | None:
 
 
 def _file(settings: Settings, folder: Path, lane: str) -> Path:
-    name = hashlib.sha256(f"{folder.resolve()} {lane}".encode()).hexdigest()[:20]
+    name = hashlib.sha256(f"{folder.resolve()} {lane} {_weights(folder)}".encode()).hexdigest()[:20]
     return settings.cache_path() / "measured" / f"{name}.json"
+
+
+def _weights(folder: Path) -> list[tuple[str, int]]:
+    """Name and bytes of each file of weights: another model in the same folder has loads of its own."""
+    try:
+        return [(file.name, file.stat().st_size) for file in files.weights_files(folder)]
+    except (OSError, InferenceError):  # gone or changed since it was read
+        return []

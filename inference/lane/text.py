@@ -2,7 +2,7 @@
 
 What a person types is text: in a chat the only marks are the template's own. Raw is the expert's format, in which marks are marks, the start
 mark once. Text is decoded with context and only an incomplete tail is held back, so that emoji, Korean, indentation and trailing spaces
-arrive whole; the pieces together are exactly the one-shot decoding.
+arrive whole; the pieces together are exactly the one-shot decoding, unless that takes back a character that is out: of bytes in a row that end in none.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class TextStream:
         return self._decode([token for token in ids if token not in self._hidden])
 
     def finish(self) -> str:
-        """The rest, so that everything together is the one-shot decoding."""
+        """The rest, so that everything together is the one-shot decoding, which `text` is from now on; empty where that is another than what is out."""
         whole = self._decode(self._ids)
         delta = whole[len(self.text) :] if whole.startswith(self.text) else ""
         self.text = whole

@@ -82,8 +82,7 @@ def _remote(file: RepoSibling) -> Remote:
 def read(found: Listing, file: str) -> bytes:
     """A small file's content, kept nowhere. Raises InferenceError in plain words, also where the model is locked."""
     with _faults_told(found.name, None):
-        url = hf_hub_url(found.name, file, revision=found.commit)
-        response = get_session().get(url, headers=build_hf_headers(), timeout=_time_out())
+        response = get_session().get(hf_hub_url(found.name, file, revision=found.commit), headers=build_hf_headers(), timeout=_time_out())
         hf_raise_for_status(response)
         return bytes(response.content)
 
@@ -121,7 +120,7 @@ def fetch(name: str, revision: str | None, report: Report, file: str | None = No
     """The snapshot of `name` at `revision` (None: the newest); raises InferenceError in plain words.
 
     `file`: that one alone; `pickles`: weights that are there as pickle only are fetched too.
-    Where the Hub can't be asked, a whole snapshot that is here already is taken.
+    Where the Hub can't be asked, or gives nothing that can be loaded, a whole snapshot that is here already is taken.
     """
     report(Loading("asking the Hub for the model"))
     watch = Watch(SILENT_S, _silent)
@@ -129,10 +128,11 @@ def fetch(name: str, revision: str | None, report: Report, file: str | None = No
         found = watch.run(lambda: listing(name, revision))
         files = watch.run(lambda: one(found, file) if file else wanted(found, pickles))
     except InferenceError as error:
-        if kept := hub_cache.on_disk(name, revision, file):
-            log.warning("%s The copy on this machine is used.", error)
-            return Fetched(kept, _as_it_was(kept, revision))
-        raise
+        if not (kept := hub_cache.on_disk(name, revision, file)):
+            raise
+        log.warning("%s The copy on this machine is used.", error)
+        why = "gave nothing that can be loaded (the log says why)" if isinstance(error, Refused) else "could not be asked"
+        return Fetched(kept, _as_it_was(kept, revision, why))
     new = [file for file in files if not hub_cache.is_here(*_kept(found, file))]
     for cut in new:
         hub_cache.drop_cut(*_kept(found, cut))
@@ -147,10 +147,10 @@ def fetch(name: str, revision: str | None, report: Report, file: str | None = No
     return Fetched(folder)
 
 
-def _as_it_was(folder: Path, revision: str | None) -> str | None:
-    """What must be said of a snapshot that was taken because the Hub could not be asked; nothing where the settings say not to ask it."""
-    asked = revision == folder.name or constants.HF_HUB_OFFLINE
-    said = [] if asked else [f"the Hub could not be asked: this is {revision or 'main'} as this machine last had it ({folder.name[:12]})"]
+def _as_it_was(folder: Path, revision: str | None, why: str) -> str | None:
+    """What must be said of a snapshot that was taken because of what the Hub did; nothing where the settings say not to ask it."""
+    meant = revision == folder.name or constants.HF_HUB_OFFLINE
+    said = [] if meant else [f"the Hub {why}: this is {revision or 'main'} as this machine last had it ({folder.name[:12]})"]
     if lacks := hub_cache.lacking(folder):
         said.append(f"its copy on this machine lacks {', '.join(lacks[:3])}")
     return "; ".join(said) or None

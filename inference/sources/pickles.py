@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 from inference.cache.made import Made
-from inference.errors import InferenceError
+from inference.errors import InferenceError, Refused
 from inference.events import Loading, Report
 from inference.fast import first_line
 from inference.sources import files
@@ -26,9 +26,9 @@ def pickled(folder: Path) -> bool:
     return any(file.suffix == ".bin" for file in files.weights_files(folder))
 
 
-def pickles_refused(name: str) -> InferenceError:
+def pickles_refused(name: str) -> Refused:
     """The sentence for pickles where they are not allowed."""
-    return InferenceError(
+    return Refused(
         f"{name} has its weights as pickle files (pytorch_model.bin), which can run code when they are read. Save it again as safetensors "
         "(from_pretrained, then save_pretrained), or set ALLOW_PICKLE=on if you trust whoever made it."
     )

@@ -5,13 +5,13 @@ In: seconds, work. Out: its result, or a TimeoutError.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from huggingface_hub import get_session, set_client_factory
+
+from inference.host.patience import Watch
 
 Result = TypeVar("Result")
 
@@ -35,13 +35,4 @@ def time_outs(seconds: float) -> Iterator[None]:
 
 def within(seconds: float, work: Callable[[], Result]) -> Result:
     """What `work` gives, or raises; a TimeoutError after `seconds`, and then it is left to its thread, which holds nobody up (Ctrl+C neither)."""
-    future: Future[Result] = Future()
-    threading.Thread(target=_settle, args=(future, work), name="space", daemon=True).start()
-    return future.result(seconds)
-
-
-def _settle(future: Future[Result], work: Callable[[], Result]) -> None:
-    try:
-        future.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
-        future.set_exception(error)
+    return Watch(seconds, TimeoutError).run(work)

@@ -24,6 +24,7 @@ def drawn(line, *shown):
         (Progress(0.0, "turn"), "waiting for its turn"),
         (Progress(0.0, "prefill"), "reading the prompt"),
         (Progress(0.0, "decode", n=12), "writing, 12 tokens"),
+        (Progress(0.0, "decode", text="of a server that counts at the end"), "writing"),
     ],
 )
 def test_a_phase_is_told_in_plain_words(progress, words):

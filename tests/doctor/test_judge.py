@@ -238,5 +238,7 @@ def test_what_a_load_came_to_stands_beside_what_was_predicted(settings, tmp_path
     held = measured.read(settings, folder, "cpu:fp32")
     text, _ = said(folder, settings)
     assert held.weights_bytes == facts.weights_bytes and f"measured here on {held.day}: 257 KiB of weights, " in text
-    shutil.move(folder, tmp_path / "other")
+    shutil.copytree(folder, tmp_path / "other")
     assert "measured" not in said(tmp_path / "other", settings)[0]
+    make_checkpoint(folder, "gemma3_text")
+    assert "measured" not in said(folder, settings)[0], "another model was saved in its place"

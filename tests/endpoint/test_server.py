@@ -12,6 +12,7 @@ from inference.endpoint.server import Server
 from inference.endpoints import Endpoint
 from inference.errors import InferenceError
 from inference.events import Done, Prefill, Queued, Request, Text
+from inference.progress import Progress
 from inference.settings import Settings
 from tests.support.false_server import KEY, FalseServer, good, piece, usage
 from tests.support.tiny import make_tokenizer
@@ -122,11 +123,34 @@ def test_an_answer_cut_at_the_limit_says_so(false, lane):
     assert run(lane())[0][-1].finish_reason == "length"
 
 
-def test_thoughts_are_counted_and_are_no_answer(false, lane):
-    thought = piece(None).replace('"delta": {}', '"delta": {"reasoning_content": "Hm. "}')
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_thoughts_are_counted_and_are_no_answer(name, false, lane):
+    """Under the name that the library doesn't know they were lost: their tokens were counted, their time was not, and the speed was a hundred times too high."""
+    thought = piece(None).replace('"delta": {}', f'"delta": {{"{name}": "Hm. "}}')
     false.script = lambda handler: (handler.begin(), handler.say(thought, piece("Two"), piece(reason="stop"), usage(7, 3), "[DONE]"), handler.end())
-    done = run(lane())[0][-1]
+    events = run(lane())[0]
+    done, shown = events[-1], Progress(0.0)
     assert done.text == "Two" and done.new_tokens == 3
+    texts = [event for event in events if isinstance(event, Text)]
+    assert [event.delta for event in texts] == ["", "Two"] and done.timings.ttft_s == texts[0].t_s < texts[1].t_s
+    for event in events[:-1]:
+        shown = shown.apply(event, 0.0)
+    assert shown.timings.ttft_s == done.timings.ttft_s, "the first token is the same while it writes and at the end"
+
+
+@pytest.mark.parametrize(("reason", "name"), [("length", "reasoning"), ("stop", "reasoning_content")])
+def test_thoughts_alone_are_told_as_what_they_are(reason, name, false, lane):
+    """They were "no readable text" and "a fault of the lane", where only the limit was too low."""
+    thought = piece(None).replace('"delta": {}', f'"delta": {{"{name}": "Hm. "}}')
+    false.script = lambda handler: (handler.begin(), handler.say(thought, piece("", reason), usage(7, 8), "[DONE]"), handler.end())
+    events, fault = run(lane())
+    assert "only thought, and wrote no answer. Ask for more new tokens" in str(fault) and not text_of(events)
+    false.script = lambda handler: (handler.begin(), handler.say(piece("", "stop"), "[DONE]"), handler.end())
+    events, fault = run(lane())
+    ended = Progress(0.0)
+    for event in events:
+        ended = ended.apply(event, 0.0)
+    assert fault is None and ended.fault == "No text produced. The model gave no readable text. This is a fault of the lane, not an answer."
 
 
 def test_an_answer_is_whole_though_the_connection_breaks_before_the_counts(false, lane):
@@ -267,6 +291,16 @@ def test_a_stop_closes_the_connection_at_once_and_keeps_what_came(begun, false, 
     assert false.went_away.wait(5), "the connection was left open"
     false.script = good
     assert run(server)[0][-1].text == "Two biryanis."  # and the lane goes on
+
+
+def test_a_question_that_was_stopped_in_the_load_is_not_asked(false, lane):
+    """The server computed it for nobody, beside the next one."""
+    server = lane()
+    server.load(lambda _: None)
+    (done,), fault = run(server, should_stop=lambda: True)
+    assert fault is None and (done.finish_reason, done.text, done.new_tokens) == ("stopped", "", None)
+    run(server)
+    assert [path for path, _, _ in false.seen] == ["/v1/models", "/v1/chat/completions"]
 
 
 def test_retry_after_is_a_number_or_a_date():

@@ -158,8 +158,9 @@ def test_a_lane_that_does_not_answer_a_stop_is_ended(loaded):
     old = loaded.lanes["auto:nf4"]
     old.begin()
     loaded.engine.stop(four.id)
-    loaded.clock.now += 6
-    loaded.engine.end_silent_lanes()
+    for _ in range(6):
+        loaded.clock.now += 1
+        loaded.engine.end_silent_lanes()
     assert old.killed
     old.exit(-9)
     assert last(loaded, four).finish_reason == "stopped"

@@ -182,6 +182,20 @@ def test_a_lane_is_not_blamed_for_the_time_in_which_the_page_itself_stood_still(
     assert not lane.killed
 
 
+def test_a_lane_that_was_to_stop_is_not_blamed_for_that_time_either(loaded):
+    """A page that was suspended just after a Stop, and did not hear that the lane had stopped: the lane was ended, and loaded anew for minutes."""
+    run, _ = runs(loaded.ask())
+    lane = loaded.lanes["auto:nf4"]
+    lane.begin()
+    passes(loaded, 1)
+    loaded.engine.stop(run.id)
+    loaded.clock.now += HOUR
+    passes(loaded, 2)
+    assert not lane.killed
+    passes(loaded, 5)
+    assert lane.killed, "it has all its time again, and no more"
+
+
 def test_the_patience_can_be_set():
     stage = Stage(Settings(lanes=("auto:nf4",), lane_patience_s=20))
     lane = stage.lanes["auto:nf4"]

@@ -31,8 +31,20 @@ def test_the_copy_is_written_between_runs_and_keeps_still_while_one_is_measured(
     lane.hold(["cpu"])
     assert lane.between_runs() == LOOK_S and not entry.path.parent.exists()
     lane.hold([])
+    lane.meter = meter = Looked()
     waits = [lane.between_runs() for _ in range(6)]
     assert waits[:5] == [LOOK_S] * 5 and waits[5] is None and manifest.state(entry.path, key) is State.WHOLE
+    assert meter.looks == 1, "no rest, whose power would be an idle one, begins while the copy is written"
+
+
+class Looked(energy.Meter):
+    """Counts how often it was asked whether a rest begins."""
+
+    looks = 0
+
+    def look(self) -> float | None:
+        self.looks += 1
+        return super().look()
 
 
 class Growing(EagerDecoder):

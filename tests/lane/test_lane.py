@@ -160,6 +160,21 @@ def test_a_load_tells_its_spans_and_its_progress(folder):
     assert {"reading the tokenizer", "reading weights", "warming up"} <= {event.stage for event in seen}
 
 
+def test_a_load_after_one_that_failed_counts_nothing_that_the_first_did(folder, monkeypatch):
+    """One that fetched for minutes and was refused for want of memory: the next took seconds, and said minutes."""
+    lane = Lane("cpu:fp32", Settings(model_id=str(folder)), import_s=1.5)
+    with monkeypatch.context() as full:
+        full.setattr(lane, "_try", refused)
+        with pytest.raises(Refused):
+            lane.load(lambda _: None)
+    load = lane.load(lambda _: None).load
+    assert {"read", "values", "warm-up", "fast path"} == set(load.spans) and load.total_s == pytest.approx(sum(load.spans.values()))
+
+
+def refused(_):
+    raise Refused("No room.")
+
+
 def test_a_bf16_file_is_served_as_fp32_when_compact_storage_is_off(tmp_path):
     folder = make_checkpoint(tmp_path / "l", "llama")
     config = json.loads((folder / "config.json").read_text())

@@ -70,7 +70,7 @@ def no_start(monkeypatch, words, cards=1, serves=12090, needs="13.0", available=
 @pytest.mark.parametrize(
     "words", ["CUDA error: out of memory", "CUDA out of memory. Tried to allocate 2.00 MiB.", "CUDA error: CUDA-capable device(s) is/are busy or unavailable"]
 )
-def test_a_card_that_another_program_has_wholly_is_no_broken_one(words, monkeypatch):
+def test_a_card_that_other_programs_fill_is_no_broken_one(words, monkeypatch):
     """It was told as one that does not work, for as long as the lane's process lived, and auto:nf4 went to the CPU."""
     no_start(monkeypatch, words, needs="12.8", available=True)
     found = probe.probe("auto:nf4")

@@ -151,16 +151,33 @@ def test_a_list_of_the_library_s_that_can_t_be_read_is_no_reason_to_ask(tiny_hub
     assert hub_cache.lacking(folder) == []
 
 
-@pytest.mark.parametrize("refused", [answers(503), answers(404, {"X-Error-Code": "RevisionNotFound"}), answers(401)])
-def test_a_copy_that_may_be_an_older_one_is_said_wherever_its_answers_are_shown(tiny_hub, tmp_path, monkeypatch, refused):
+NOT_ASKED, NOT_GIVEN = "could not be asked", "gave nothing that can be loaded (the log says why)"
+
+
+@pytest.mark.parametrize(
+    ("part", "refused", "why"),
+    [
+        ("/", answers(503), NOT_ASKED), ("/", answers(200, body=b"<html>"), NOT_ASKED), ("/", answers(404, {"X-Error-Code": "RevisionNotFound"}), NOT_GIVEN),
+        ("/", answers(401), NOT_GIVEN), ("/resolve/", answers(403), NOT_GIVEN),
+    ],
+)  # fmt: skip
+def test_a_copy_that_may_be_an_older_one_is_said_wherever_its_answers_are_shown(tiny_hub, tmp_path, monkeypatch, part, refused, why):
     settings = Settings(cache_dir=str(tmp_path / "ours"))
     tiny_hub.repositories[NAME] = Repository.of(make_checkpoint(tmp_path / "m"))
     assert checkpoints.find(NAME, settings, lambda _: None).note is None
-    tiny_hub.does["/"] = refused
+    tiny_hub.does[part] = refused
     found = checkpoints.find(NAME, settings, lambda _: None)
-    assert found.note == f"the Hub could not be asked: this is main as this machine last had it ({COMMIT[:12]})" and found.revision == COMMIT
+    assert found.note == f"the Hub {why}: this is main as this machine last had it ({COMMIT[:12]})" and found.revision == COMMIT
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert checkpoints.find(NAME, settings, lambda _: None).note is None, "so it was set"
+
+
+def test_a_newer_commit_that_can_t_be_loaded_is_no_hub_that_could_not_be_asked(tiny_hub, tmp_path):
+    tiny_hub.repositories[NAME] = Repository.of(make_checkpoint(tmp_path / "m"))
+    fetch()
+    tiny_hub.repositories[NAME] = Repository({"config.json": b"{}", "pytorch_model.bin": b""}, revisions={"main": "f" * 40})
+    note = checkpoints.find(NAME, Settings(cache_dir=str(tmp_path / "ours")), lambda _: None).note
+    assert note == f"the Hub {NOT_GIVEN}: this is main as this machine last had it ({COMMIT[:12]})"
 
 
 def test_an_empty_variable_for_the_hub_s_cache_is_none(tiny_hub, tmp_path, monkeypatch):

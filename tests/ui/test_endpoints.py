@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 from typing import Any
@@ -17,11 +18,12 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 from inference.host.child import ROOT
+from inference.progress import Progress
 from tests.support.page_fixtures import FakeApp
 from tests.support.records import same_of
 from tests.support.until import until
 from ui.programs.calls import MOST_BYTES
-from ui.programs.endpoints import NAMES, Endpoints, signatures
+from ui.programs.endpoints import NAMES, Endpoints, frames, signatures
 
 
 @pytest.fixture(scope="session")
@@ -126,6 +128,16 @@ def test_ask_streams_one_lane_s_text_and_ends_with_its_record(fake_app, client):
     lanes, last = frames[-1]["record"]["lanes"], frames[-1]
     assert set(lanes) == {"cpu:fp32"} == {last["lane"]} and last["phase"] == "done"
     assert lanes["cpu:fp32"]["runs"][0]["text"] == last["text"] and lanes["cpu:fp32"]["runs"][0]["new_tokens"] == last["new_tokens"] == 12
+
+
+def test_a_server_that_counts_its_tokens_only_at_the_end_is_streamed_too(monkeypatch):
+    """A client of /ask saw nothing of such an answer until it was complete."""
+    now = iter(range(100))
+    monkeypatch.setattr("ui.programs.endpoints.time.perf_counter", lambda: next(now))
+    done = Progress(0.0, "done", "Two biryanis.", 4)
+    steps = [Progress(0.0, "prefill"), *(Progress(0.0, "decode", text) for text in ("Two", "Two", "Two biryanis", "Two biryanis.")), done]
+    shown = [(step.phase, step.text) for step in frames((step for step in steps), threading.Event())]
+    assert shown == [("prefill", ""), *(("decode", text) for text in ("Two", "Two biryanis", "Two biryanis.")), ("done", "Two biryanis.")]
 
 
 @pytest.mark.parametrize("name", ["", "auto:nf4", "cpu:nf4"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ from ui.prompts import watched
 from ui.prompts.tab import NO_FILE, SAMPLE, STILL_RUNNING, PromptsTab
 from ui.prompts.watched import FULL, Watched, left
 from ui.tabs import MOST_TABS
+from ui.visitors import Visitors
 
 VISITOR = SimpleNamespace(session_hash="tab")
 QUICK = {"*": {"load_s": 0, "first_s": 0.001, "token_s": 0.001, "tokens": 3}}
@@ -103,6 +105,22 @@ def test_a_file_that_runs_is_left_alone_by_a_second_and_by_a_second_click(prompt
     assert html.escape(STILL_RUNNING) in again.progress and again.rows == gr.skip()
     updates.close()
     assert prompts.series.get("tab").stop.is_set()
+
+
+def test_a_file_for_which_there_is_no_thread_is_told_and_can_be_run_later(prompts, tmp_path, monkeypatch):
+    """The tab said that it was still running, and where visitors have limits this one could ask nothing more."""
+    path, limited = write(tmp_path, "one", "two"), Visitors(Settings(limits="on"))
+    monkeypatch.setattr(prompts.page, "visitors", limited)
+    start = threading.Thread.start
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", lambda thread: no_thread() if thread.name == "series" else start(thread))
+        (told,) = run(prompts, path)
+    assert "could not be begun (can&#x27;t start new thread)" in told.progress and told.start.interactive
+    assert "2 of 2 prompts done" in run(prompts, path)[-1].progress
+
+
+def no_thread():
+    raise RuntimeError("can't start new thread")
 
 
 # ---- while it runs, and at the end

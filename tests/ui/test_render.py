@@ -141,6 +141,7 @@ NO_TEXT = "No text produced. The model gave 2 tokens, none of which is readable 
         ([replace(DONE, finish_reason="length")], "Cut at 50 tokens"),
         ([replace(DONE, finish_reason="stopped")], "Stopped 2 tokens"),
         ([Done("r1", "stopped", "", (), 0, Timings())], "Stopped before the first token"),
+        ([Text("r1", "of a server that counts at the end", 0, 0.2), Done("r1", "stopped", "", (), 0, Timings())], "Stopped"),
         ([Failed("r1", "It broke. Ask again.")], "Failed It broke. Ask again."),
         ([Done("r1", "length", "<pad><pad>", (0, 0), 4, DONE.timings)], f"No text 2 tokens {NO_TEXT}"),
     ],

@@ -106,7 +106,7 @@ def run_line(progress: Progress, status: LaneStatus, now: float, limit: int) -> 
         return Line("failed", "No text", took, progress.fault or "")
     if progress.ended:
         cut = progress.done is not None and progress.done.finish_reason == "length"
-        words = "Stopped before the first token" if progress.phase == "stopped" and not progress.n else progress.phase.capitalize()
+        words = "Stopped before the first token" if progress.phase == "stopped" and not (progress.n or progress.text) else progress.phase.capitalize()
         return Line("cut" if cut else progress.phase, f"Cut at {count(limit)}" if cut else words, "" if cut else took)
     words, detail = _phase_words(progress, status)
     begun = progress.t_start if progress.phase in ("prefill", "decode") and progress.t_start is not None else progress.since

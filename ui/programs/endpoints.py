@@ -205,7 +205,7 @@ def frames(steps: Generator[Progress, None, None], gone: threading.Event) -> Gen
                 return
             now = time.perf_counter()
             moved = (step.phase, step.position) != (shown.phase, shown.position)
-            if moved or step.ended or (step.n != shown.n and now - shown_at >= FRAME_S):
+            if moved or step.ended or ((step.n, step.text) != (shown.n, shown.text) and now - shown_at >= FRAME_S):
                 shown, shown_at = step, now
                 yield step
 

@@ -41,6 +41,7 @@ KEPT = (
     "reload this tab, or until tabs used after it need the room."
 )
 GONE = "The server has deleted the file meanwhile. Choose it again."
+NOT_BEGUN = "The file could not be begun ({}). Wait until less goes on here, then run it again."
 STILL_RUNNING = "A file is still running here. Wait for it, or stop it first."
 
 
@@ -147,11 +148,10 @@ class PromptsTab:
             yield [alert(STILL_RUNNING), *[gr.skip()] * (len(self.shown) - 1)]
             return
         try:
-            series, asked, visit = self._accept(path, max_new_tokens, request)
+            series, watch, visit = self._accept(path, max_new_tokens, mode, request)
         except InferenceError as error:
             yield self._refuse(str(error), tab)[:-3] + [gr.Button(interactive=bool(path)), gr.skip(), ready(False)]
             return
-        watch = Watched(self.page.engine, series, asked, mode)
         try:
             yield [watch.line(), *_nothing(), gr.Button(interactive=False), gr.Button(interactive=True), ready(False)]
             yield from self._follow(watch, series, tab)
@@ -171,7 +171,7 @@ class PromptsTab:
         last = [gr.Button(interactive=True), gr.Button(interactive=False), ready(series.records)]
         yield [watch.line(), series_view.summary(series), *view, *paged(series, 0), *last]
 
-    def _accept(self, path: str | None, max_new_tokens: Any, visitor: gr.Request) -> tuple[Series, Request, Visit]:
+    def _accept(self, path: str | None, max_new_tokens: Any, mode: str, visitor: gr.Request) -> tuple[Series, Watched, Visit]:
         if not path:
             raise InferenceError("Choose a prompts file first.")
         if not Path(path).is_file():
@@ -182,8 +182,13 @@ class PromptsTab:
         self.page.start()
         visit = self.page.visitors.enter(visitor, request, rows=len(prompts))
         series = Series(prompts, skipped)
+        try:
+            watch = Watched(self.page.engine, series, request, mode)
+        except RuntimeError as error:  # no thread for it
+            visit.end()
+            raise InferenceError(NOT_BEGUN.format(error)) from error
         self.series.put(visitor.session_hash or "", series, bytes_of(prompts))
-        return series, request, visit
+        return series, watch, visit
 
 
 def in_it(name: str, prompts: list[Prompt], left_out: LeftOut) -> str:
