@@ -32,6 +32,8 @@ class DeviceLost(InferenceError):
 DEVICE_LOST_CODE = 70  # with which a lane's process ends where its device is past use
 UNEXPECTED = "This lane failed unexpectedly ({}); the log has the trace. Ask again, or run `python -m inference doctor`."
 
+BROKEN = "The libraries can't be used here ({}). Mend what that names, or install them anew (pip install -r requirements.txt), then start again."
+
 
 def short_of_memory(error: BaseException) -> bool:
     """Whether an error is a want of memory, of the computer's or of a card's: torch's own say so in words."""

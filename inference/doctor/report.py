@@ -1,4 +1,4 @@
-"""`python -m inference.doctor.report`: what this machine can run, as text: versions, devices, limits, each lane's state, and which models fit where.
+"""`python -m inference.doctor`: what this machine can run, as text: versions, devices, limits, each lane's state, and which models fit where.
 
 A process of its own, since it imports torch. `report()` gives the lines and whether every lane can run; the exit code says the same.
 """
@@ -168,7 +168,3 @@ def _print(settings: Settings) -> int:
     lines, well = report_model(settings) if "--model" in sys.argv[1:] else report(settings)
     print(terminal.fit(terminal.printable("\n".join(lines)), HANG))
     return 0 if well else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -24,7 +24,7 @@ from typing import Any, NoReturn, Protocol  # noqa: E402
 
 from inference.cache import cache  # noqa: E402
 from inference.cpu import build  # noqa: E402
-from inference.errors import DEVICE_LOST_CODE, IN_A_RUN, UNEXPECTED, DeviceLost, InferenceError, Refused, memory_told  # noqa: E402
+from inference.errors import BROKEN, DEVICE_LOST_CODE, IN_A_RUN, UNEXPECTED, DeviceLost, InferenceError, Refused, memory_told, short_of_memory  # noqa: E402
 from inference.events import (  # noqa: E402
     Done,
     Event,
@@ -47,6 +47,7 @@ from inference.sources import fetching  # noqa: E402
 
 log = logging.getLogger(__name__)
 Starter = Callable[[str, Settings], tuple[Any, Hello]]
+PANIC = "PanicException"  # of a library in Rust (tokenizers): no Exception, though it ends nothing
 _WRITING = threading.Lock()
 
 
@@ -94,7 +95,12 @@ class Worker:
             self.lane, self.hello = start(lane, settings)
         except InferenceError as error:
             log.warning("lane %s can't run: %s", lane, error, exc_info=True)
-            self.hello = Hello(lane, lane.split(":")[0], {}, {}, str(error), available=False)
+            self.hello = _cant_run(lane, str(error))
+        except Exception as error:
+            if short_of_memory(error):  # another process may have more
+                raise
+            log.exception("lane %s can't run", lane)
+            self.hello = _cant_run(lane, BROKEN.format(first_line(error)))
 
     def run(self) -> None:
         """Say hello, then serve until the input closes."""
@@ -109,7 +115,9 @@ class Worker:
             except InferenceError as error:
                 log.warning("%s", error, exc_info=error.__cause__ is not None)
                 self.emit(Failed(run_id, str(error), isinstance(error, Refused)))
-            except Exception as error:
+            except BaseException as error:
+                if not isinstance(error, Exception) and type(error).__name__ != PANIC:
+                    raise
                 log.exception("lane %s failed", self.lane.name if self.lane else "?")
                 if self._device_lost():
                     self._end_lost()
@@ -242,6 +250,10 @@ class Worker:
         """End this process: its CUDA context is past use, and the engine starts a fresh one."""
         log.error("the CUDA context is lost; this process ends", exc_info=True)
         os._exit(DEVICE_LOST_CODE)
+
+
+def _cant_run(lane: str, reason: str) -> Hello:
+    return Hello(lane, lane.split(":")[0], {}, {}, reason, available=False)
 
 
 def start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:
