@@ -22,9 +22,10 @@ import time  # noqa: E402
 from collections.abc import Callable, Collection, Iterator  # noqa: E402
 from typing import Any, NoReturn, Protocol  # noqa: E402
 
+from inference import errors  # noqa: E402
 from inference.cache import cache  # noqa: E402
 from inference.cpu import build  # noqa: E402
-from inference.errors import BROKEN, DEVICE_LOST_CODE, IN_A_RUN, UNEXPECTED, DeviceLost, InferenceError, Refused, memory_told, short_of_memory  # noqa: E402
+from inference.errors import DEVICE_LOST_CODE, IN_A_RUN, UNEXPECTED, DeviceLost, InferenceError, Refused, memory_told, short_of_memory  # noqa: E402
 from inference.events import (  # noqa: E402
     Done,
     Event,
@@ -43,7 +44,7 @@ from inference.host import child, machine  # noqa: E402
 from inference.life_events import Alive  # noqa: E402
 from inference.score_events import ScoreRequest  # noqa: E402
 from inference.settings import Settings, from_env  # noqa: E402
-from inference.sources import fetching  # noqa: E402
+from inference.sources import fetching, files  # noqa: E402
 
 log = logging.getLogger(__name__)
 Starter = Callable[[str, Settings], tuple[Any, Hello]]
@@ -93,14 +94,12 @@ class Worker:
         self.emit(Loading("importing libraries"))
         try:
             self.lane, self.hello = start(lane, settings)
-        except InferenceError as error:
-            log.warning("lane %s can't run: %s", lane, error, exc_info=True)
-            self.hello = _cant_run(lane, str(error))
         except Exception as error:
-            if short_of_memory(error):  # another process may have more
+            ours = isinstance(error, InferenceError)
+            if short_of_memory(error) and not ours:  # another process may have more
                 raise
-            log.exception("lane %s can't run", lane)
-            self.hello = _cant_run(lane, BROKEN.format(first_line(error)))
+            log.log(logging.WARNING if ours else logging.ERROR, "lane %s can't run: %s", lane, error, exc_info=True)
+            self.hello = Hello(lane, lane.split(":")[0], {}, {}, str(error) if ours else errors.BROKEN.format(first_line(error)), available=False)
 
     def run(self) -> None:
         """Say hello, then serve until the input closes."""
@@ -132,6 +131,7 @@ class Worker:
             raise InferenceError(self.hello.reason or "This lane can't run here.")
         elif run_id:
             request = request_of(verb, message["request"])
+            self._end_if_written_over()
             if isinstance(request, ScoreRequest):
                 self._score(run_id, request)
             else:
@@ -230,6 +230,8 @@ class Worker:
                 return
         with memory_told(self.hello.device, *IN_A_RUN):
             for event in lane.generate(run_id, request, self._should_stop(run_id)):
+                if isinstance(event, Done):
+                    self._end_if_written_over()
                 self.emit(event)
 
     def _score(self, run_id: str, request: ScoreRequest) -> None:
@@ -246,14 +248,17 @@ class Worker:
 
         return device_lost()
 
+    def _end_if_written_over(self) -> None:
+        """End this process if the files that its weights lie in were: it would answer by a mixture, and a fresh one reads what is there."""
+        origin = getattr(self.lane.model, "loaded_from", None) if self.lane else None
+        if origin and (file := files.written_over(origin.mapped)):
+            log.error("%s was written over while it was loaded; this process ends", file)
+            os._exit(errors.WRITTEN_OVER_CODE)
+
     def _end_lost(self) -> NoReturn:
         """End this process: its CUDA context is past use, and the engine starts a fresh one."""
         log.error("the CUDA context is lost; this process ends", exc_info=True)
         os._exit(DEVICE_LOST_CODE)
-
-
-def _cant_run(lane: str, reason: str) -> Hello:
-    return Hello(lane, lane.split(":")[0], {}, {}, reason, available=False)
 
 
 def start_lane(name: str, settings: Settings) -> tuple[Any, Hello]:

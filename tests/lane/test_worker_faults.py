@@ -24,7 +24,7 @@ def fail(*_):
         raise FAULT from error
 
 source = SimpleNamespace(read=fail if WHERE == "read" else lambda _: None, encode=lambda _: None)
-lane = SimpleNamespace(name="cpu:fp32", source=source, loaded=WHERE in ("generate", "between"), load=fail, generate=fail, hold=lambda _: None,
+lane = SimpleNamespace(name="cpu:fp32", model=None, source=source, loaded=WHERE in ("generate", "between"), load=fail, generate=fail, hold=lambda _: None,
                        between_runs=fail if WHERE == "between" else lambda: None, now=lambda: None)
 worker.Worker._device_lost = lambda self: LOST  # asking the device itself would import torch
 worker.Worker.emit = (lambda own: lambda self, event: own(self, event) if event else None)(worker.Worker.emit)
