@@ -7,9 +7,16 @@ known to be good, since it reads some of the same variables and fails less polit
 
 from __future__ import annotations
 
-from inference.host import stopping
+import os
+import sys
 
 if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # which Python leaves out where it is told to (PYTHONSAFEPATH, -P, -I)
+
+from inference.host import missing, stopping
+
+if __name__ == "__main__":
+    missing.told()
     stopping.whole_streams()
     stopping.at_once()
 
@@ -20,10 +27,8 @@ if on_zero_gpu():
 
 import atexit
 import logging
-import os
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -139,10 +144,10 @@ def check_address(settings: Settings) -> None:
         with socket.socket(family, kind) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the second: a name that no host can have
         where = f"{settings.host}, port {settings.port}" if settings.port else settings.host
         raise WrongArguments(
-            f"Can't listen on {where} ({error.strerror or error}). Choose another with --port or --host, or end the program that uses it."
+            f"Can't listen on {where} ({getattr(error, 'strerror', None) or error}). Choose another with --port or --host, or end the program that uses it."
         ) from error
 
 

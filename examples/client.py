@@ -15,9 +15,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
-from gradio_client import Client
-from gradio_client.client import Job
-from gradio_client.exceptions import AuthenticationError
+try:
+    from gradio_client import Client
+    from gradio_client.client import Job
+    from gradio_client.exceptions import AuthenticationError
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed for this Python ({sys.executable}). Run: pip install gradio_client")
 
 # what raises the faults of the network: which of them depends on the versions of gradio_client and huggingface_hub
 NETWORK = {"httpx", "httpx2", "httpcore", "httpcore2"}

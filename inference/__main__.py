@@ -1,8 +1,9 @@
 """`python -m inference COMMAND`: see `cli/main.py`."""
 
-from inference.host import stopping
+from inference.host import missing, stopping
 
 if __name__ == "__main__":
+    missing.told()
     stopping.whole_streams()
     stopping.at_once()
     import sys

@@ -98,7 +98,7 @@ class FastWays:
             self.used.remove(name)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """An error in one line: our own sentences as they are, others with their kind before them."""
     line = str(error).strip().split("\n")[0]
     return line if isinstance(error, InferenceError) and line else f"{type(error).__name__}: {line[:300]}".rstrip(": ")

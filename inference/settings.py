@@ -242,7 +242,7 @@ def _check_lanes(lanes: tuple[str, ...]) -> None:
 
 def _cache_candidates() -> list[Path]:
     base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("HF_HOME")
-    home = Path(base) if base else Path.home() / ".cache"
+    home = Path(base or "~/.cache")
     return [home / "gpu-vs-cpu", _fallback()]
 
 

@@ -11,6 +11,7 @@ from inference import settings as settings_module
 from inference.errors import InferenceError, WrongArguments
 from inference.lanes import LANES
 from inference.settings import VARIABLES, Settings, from_env, parse_lanes
+from inference.sources import hub_cache
 
 SWITCHES = [field.name for field in fields(Settings) if isinstance(field.default, bool) and field.name in VARIABLES]
 TABLE = (Path(__file__).parent.parent / "docs" / "settings.md").read_text("utf-8").split("<!-- settings -->")[1]
@@ -119,6 +120,16 @@ def fallback(monkeypatch, tmp_path):
 def test_without_a_home_the_cache_is_a_folder_that_only_its_user_can_write(fallback):
     assert Settings().cache_path() == fallback and fallback.stat().st_mode & 0o777 == 0o700
     assert Settings().cache_path() == fallback, "again"
+
+
+def test_a_user_whom_the_system_does_not_know_has_no_home_and_a_cache(fallback, monkeypatch):
+    """A container begun with a number for its user, and without HOME."""
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    for name in ("HOME", "HF_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda _: {}["nobody of that number"])
+    assert Settings().cache_path() == fallback
+    assert hub_cache.on_disk("nobody/none") is None
 
 
 @pytest.mark.parametrize("planted", ["writable", "link", "another's"])

@@ -133,7 +133,7 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
         settings = replace(settings, model_id=options.named, cpu_model_id="")
         settings.check_shapes()
     what = ["--empty-cache"] if options.empty_cache else ["--model"] if options.named else []
-    command = [sys.executable, "-m", "inference.doctor.report", *what]
+    command = [sys.executable, "-m", "inference.doctor", *what]
     # a session of its own: Ctrl+C is for this process, which ends that one
     code = subprocess.run(command, env=child.environment(**settings.to_env()), start_new_session=True).returncode
     return code if code in (0, FAILED, WRONG) else FAILED

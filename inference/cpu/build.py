@@ -96,7 +96,7 @@ def _build(found: str, entry: Entry, key: str, instructions: tuple[tuple[str, ..
         until = time.monotonic() + MOST_S
         for extra in instructions:
             done = _run([found, *FLAGS, *extra, *map(str, SOURCES), "-o", str(out / FILE), "-lm"], until, work)
-            if done.returncode == 0:
+            if done.returncode == 0 and (out / FILE).exists():
                 manifest.seal(out, key)
                 entry.put(out)
                 return
@@ -110,7 +110,7 @@ def _run(command: list[str], until: float, work: Path) -> subprocess.CompletedPr
     tied = [sys.executable, "-I", "-S", str(FOLDER / "tied.py"), *command]
     try:
         with subprocess.Popen(
-            tied, stdin=closes_with_us, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0, env=environment
+            tied, stdin=closes_with_us, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", process_group=0, env=environment
         ) as process:
             try:
                 _, said = process.communicate(timeout=max(0.0, until - time.monotonic()))

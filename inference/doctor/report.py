@@ -1,4 +1,4 @@
-"""`python -m inference.doctor.report`: what this machine can run, as text: versions, devices, limits, each lane's state, and which models fit where.
+"""`python -m inference.doctor`: what this machine can run, as text: versions, devices, limits, each lane's state, and which models fit where.
 
 A process of its own, since it imports torch. `report()` gives the lines and whether every lane can run; the exit code says the same.
 """
@@ -34,8 +34,9 @@ BAD = ("can't", "does not fit", "lacks")  # words of a line that says why a mode
 def report(settings: Settings) -> tuple[list[str], bool]:
     """Lines to print, and True when each of the settings' lanes can run."""
     found, servers = _probed(settings), {lane: look(lane, settings) for lane in settings.servers}
-    free = _free(found)
-    lines = ["Versions", *(f"  {name} {version}" for name, version in versions().items()), "", "Hardware", *_hardware(settings), "", "Lanes"]
+    ram = machine.ram_available_bytes()
+    free = _free(found, ram)
+    lines = ["Versions", *(f"  {name} {version}" for name, version in versions().items()), "", "Hardware", *_hardware(settings, ram), "", "Lanes"]
     for lane in found:
         can = "can not run" if not lane.available else "can run on the CPU" if lane.reason else "can run"
         lines.append(f"  {lane.lane}: {can}{f'; {lane.reason}' if lane.reason else ''}")
@@ -53,7 +54,7 @@ def report(settings: Settings) -> tuple[list[str], bool]:
 def report_model(settings: Settings) -> tuple[list[str], bool]:
     """Lines about the settings' model alone, and True when each of the settings' lanes can load it."""
     found = _probed(settings)
-    lines, trouble = _models(settings, _free(found))
+    lines, trouble = _models(settings, _free(found, machine.ram_available_bytes()))
     trouble = _cannot_run(found) + trouble
     command = shlex.join(["python", "-m", "inference", "compare", "hello", "--model", settings.model_id])
     lines += [f"  {lane.lane}: {lane.reason}" for lane in found if not lane.available]
@@ -66,9 +67,8 @@ def _probed(settings: Settings) -> list[Found]:
     return [probe(lane) for lane in settings.lanes if lane not in settings.servers]
 
 
-def _free(found: Sequence[Found]) -> dict[str, int]:
-    """What is free for each lane that can run, in bytes; the RAM is read once, so that all lines tell the same."""
-    ram = machine.ram_available_bytes()
+def _free(found: Sequence[Found], ram: int) -> dict[str, int]:
+    """What is free for each lane that can run, in bytes; the RAM is read once, by the caller, so that all lines tell the same."""
     return {lane.lane: loading.free_bytes(lane.lane) if lane.lane.startswith("cuda") else ram for lane in found if lane.available}
 
 
@@ -93,12 +93,12 @@ def _ways(lane: str, settings: Settings) -> list[str]:
     return lines
 
 
-def _hardware(settings: Settings) -> list[str]:
+def _hardware(settings: Settings, ram: int) -> list[str]:
     facts = environment()
     quota = cgroups.cpu_quota()
     lines = [
         f"  CPU: {facts['cpu']}, {machine.lane_threads(settings)} threads for a lane" + (f" (quota {quota:g} CPUs)" if quota else ""),
-        f"  RAM: {size(facts['ram_limit_bytes'])} limit, {size(machine.ram_available_bytes())} free",
+        f"  RAM: {size(facts['ram_limit_bytes'])} limit, {size(ram)} free",
     ]
     reason = cuda_reason()
     if reason:
@@ -168,7 +168,3 @@ def _print(settings: Settings) -> int:
     lines, well = report_model(settings) if "--model" in sys.argv[1:] else report(settings)
     print(terminal.fit(terminal.printable("\n".join(lines)), HANG))
     return 0 if well else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from inference.errors import DEVICE_LOST_CODE
+from inference.errors import DEVICE_LOST_CODE, WRITTEN_OVER_CODE
 from inference.events import Event, decode
 from inference.host import child
 from inference.lanes import LaneName
@@ -155,6 +155,8 @@ def why_it_died(returncode: int) -> str:
         return "The lane's process was killed (signal 9), as the system does when memory runs out. The text so far is kept; ask again to start it anew."
     if returncode == DEVICE_LOST_CODE:
         return "The GPU reported an error after which nothing in that process could answer. The text so far is kept; a fresh process answers the next prompt."
+    if returncode == WRITTEN_OVER_CODE:
+        return "The model's files were written over while this lane had them loaded, so its answer would be of neither model. Ask again: it is loaded anew."
     if returncode < 0:
         return f"The lane's process crashed (signal {-returncode}). The text so far is kept; ask again to start it anew, and see the log for the trace."
     return f"The lane's process ended unexpectedly (exit code {returncode}). Ask again to start it anew, and see the log for the reason."

@@ -30,9 +30,13 @@ SET_BACK = Path("/proc/self/clear_refs")  # "5" sets the peak that VmHWM gives b
 
 
 def check_platform() -> None:
-    """Raise InferenceError, before anything starts, on a system that lanes can't run on."""
+    """Raise InferenceError, before anything starts, on a system or in a folder that lanes can't run on."""
     if sys.platform == "win32":
         raise InferenceError("This does not run on Windows itself, only on Linux and macOS. Run it in WSL (wsl --install), which is a Linux.")
+    try:
+        os.getcwd()
+    except OSError:  # torch, for one, ends the process without it
+        raise InferenceError("The folder that this was started in is gone. Go to one that is there (cd), then start it again.") from None
 
 
 def ram_limit_bytes(root: Path = cgroups.MOUNT) -> int:

@@ -22,9 +22,10 @@ import time  # noqa: E402
 from collections.abc import Callable, Collection, Iterator  # noqa: E402
 from typing import Any, NoReturn, Protocol  # noqa: E402
 
+from inference import errors  # noqa: E402
 from inference.cache import cache  # noqa: E402
 from inference.cpu import build  # noqa: E402
-from inference.errors import DEVICE_LOST_CODE, IN_A_RUN, UNEXPECTED, DeviceLost, InferenceError, Refused, memory_told  # noqa: E402
+from inference.errors import DEVICE_LOST_CODE, IN_A_RUN, UNEXPECTED, DeviceLost, InferenceError, Refused, memory_told, short_of_memory  # noqa: E402
 from inference.events import (  # noqa: E402
     Done,
     Event,
@@ -43,10 +44,11 @@ from inference.host import child, machine  # noqa: E402
 from inference.life_events import Alive  # noqa: E402
 from inference.score_events import ScoreRequest  # noqa: E402
 from inference.settings import Settings, from_env  # noqa: E402
-from inference.sources import fetching  # noqa: E402
+from inference.sources import fetching, files  # noqa: E402
 
 log = logging.getLogger(__name__)
 Starter = Callable[[str, Settings], tuple[Any, Hello]]
+PANIC = "PanicException"  # of a library in Rust (tokenizers): no Exception, though it ends nothing
 _WRITING = threading.Lock()
 
 
@@ -92,9 +94,12 @@ class Worker:
         self.emit(Loading("importing libraries"))
         try:
             self.lane, self.hello = start(lane, settings)
-        except InferenceError as error:
-            log.warning("lane %s can't run: %s", lane, error, exc_info=True)
-            self.hello = Hello(lane, lane.split(":")[0], {}, {}, str(error), available=False)
+        except Exception as error:
+            ours = isinstance(error, InferenceError)
+            if short_of_memory(error) and not ours:  # another process may have more
+                raise
+            log.log(logging.WARNING if ours else logging.ERROR, "lane %s can't run: %s", lane, error, exc_info=True)
+            self.hello = Hello(lane, lane.split(":")[0], {}, {}, str(error) if ours else errors.BROKEN.format(first_line(error)), available=False)
 
     def run(self) -> None:
         """Say hello, then serve until the input closes."""
@@ -109,7 +114,9 @@ class Worker:
             except InferenceError as error:
                 log.warning("%s", error, exc_info=error.__cause__ is not None)
                 self.emit(Failed(run_id, str(error), isinstance(error, Refused)))
-            except Exception as error:
+            except BaseException as error:
+                if not isinstance(error, Exception) and type(error).__name__ != PANIC:
+                    raise
                 log.exception("lane %s failed", self.lane.name if self.lane else "?")
                 if self._device_lost():
                     self._end_lost()
@@ -124,6 +131,7 @@ class Worker:
             raise InferenceError(self.hello.reason or "This lane can't run here.")
         elif run_id:
             request = request_of(verb, message["request"])
+            self._end_if_written_over()
             if isinstance(request, ScoreRequest):
                 self._score(run_id, request)
             else:
@@ -222,6 +230,8 @@ class Worker:
                 return
         with memory_told(self.hello.device, *IN_A_RUN):
             for event in lane.generate(run_id, request, self._should_stop(run_id)):
+                if isinstance(event, Done):
+                    self._end_if_written_over()
                 self.emit(event)
 
     def _score(self, run_id: str, request: ScoreRequest) -> None:
@@ -237,6 +247,13 @@ class Worker:
         from inference.lane.paths import device_lost
 
         return device_lost()
+
+    def _end_if_written_over(self) -> None:
+        """End this process if the files that its weights lie in were: it would answer by a mixture, and a fresh one reads what is there."""
+        origin = getattr(self.lane.model, "loaded_from", None) if self.lane else None
+        if origin and (file := files.written_over(origin.mapped)):
+            log.error("%s was written over while it was loaded; this process ends", file)
+            os._exit(errors.WRITTEN_OVER_CODE)
 
     def _end_lost(self) -> NoReturn:
         """End this process: its CUDA context is past use, and the engine starts a fresh one."""

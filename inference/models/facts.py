@@ -6,10 +6,12 @@ In: the model, and what its loading left behind (`Origin`). Out: facts; a model 
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,11 +36,12 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Origin:
-    """What a model was loaded from: its files' tensors and values, and the tensors that it had no place for."""
+    """What a model was loaded from: its files' tensors and values, the tensors that it had no place for, and the files whose pages are its memory."""
 
     tensors: Mapping[str, Stored]
     values: Values
     stray: tuple[str, ...] = ()
+    mapped: Mapping[Path, os.stat_result] = field(default_factory=dict)
 
 
 def remember(model: PreTrainedModel, origin: Origin) -> None:

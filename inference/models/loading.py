@@ -196,7 +196,7 @@ def _read(folder: Path, plan: Plan, ways: FastWays) -> PreTrainedModel:
     ways.attempt("compact", lambda: shrink(model))
     if not on_cpu and "compact" in ways.used:  # the CPU's products are chosen later
         install(model, in_fp32)
-    facts.remember(model, facts.Origin(plan.tensors, weights.values, found.stray))
+    facts.remember(model, facts.Origin(plan.tensors, weights.values, found.stray, weights.mapped))
     return model.eval()
 
 

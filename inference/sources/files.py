@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import hashlib
 import json
+import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -45,6 +47,16 @@ def at(name: str) -> Path | None:
         return path if path.exists() else None
     except (OSError, RuntimeError):  # longer than a path can be; ~ of a user who isn't there
         return None
+
+
+def written_over(mapped: Mapping[Path, os.stat_result]) -> Path | None:
+    """One of these files, each as it was when its pages became a model's memory, that was written to since; one that another took the place of was not."""
+    for file, was in mapped.items():
+        with contextlib.suppress(OSError):
+            now = file.stat()
+            if os.path.samestat(now, was) and (now.st_size, now.st_mtime_ns) != (was.st_size, was.st_mtime_ns):
+                return file
+    return None
 
 
 def kind_of(names: Collection[str]) -> Kind:

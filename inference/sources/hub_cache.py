@@ -145,6 +145,6 @@ def hub_cache() -> Path:
     """Where huggingface_hub keeps its downloads, by its own rules."""
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(variable):
-            return Path(os.path.expandvars(os.environ[variable])).expanduser()
+            return Path(os.path.expanduser(os.path.expandvars(os.environ[variable])))
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return Path(os.path.expandvars(home)).expanduser() / "hub"
+    return Path(os.path.expanduser(os.path.expandvars(home))) / "hub"  # which leaves ~ as it is for whom the system knows no home of

@@ -136,6 +136,17 @@ def test_a_compiler_that_fails_is_told(tmp_path, monkeypatch):
         c_library.load(tmp_path)
 
 
+def test_what_a_compiler_says_in_other_letters_is_told_and_its_word_alone_is_no_library(tmp_path, monkeypatch):
+    """Bytes that are no UTF-8, as in a message of an old locale or a folder's name, ended the lane's load; a library that was not written was kept as one."""
+    compiler = tmp_path / "cc"
+    monkeypatch.setattr(machine, "c_compiler", lambda: str(compiler))
+    for script, told in (("printf 'caf\\351 fehlt' >&2; exit 1", "fehlt"), ("exit 0", "could not compile")):
+        compiler.write_text(f"#!/bin/sh\n{script}\n")
+        compiler.chmod(0o755)
+        with pytest.raises(NoLibrary, match=told):
+            c_library.load(tmp_path / "kernels")
+
+
 def test_a_blank_in_the_folder_s_name_is_no_matter(tmp_path, monkeypatch):
     if machine.c_compiler() is None:
         pytest.skip("no compiler")

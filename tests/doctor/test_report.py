@@ -1,11 +1,15 @@
 """What doctor says of the cache (each entry with its size, the limit, where it is, how to empty it), and when a model makes it fail."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import torch
 
 from inference.cache.cache import Cache
 from inference.doctor import report as doctor
+from inference.host.child import ROOT
 from inference.settings import Settings
 from tests.support.tiny import make_checkpoint
 
@@ -71,3 +75,9 @@ def test_a_card_that_stays_unused_is_told_in_the_closing_line_too(tmp_path, monk
         monkeypatch.setattr(doctor.machine, "nvidia_gpus", lambda cards=cards: cards)
         lines, well = doctor.report(settings)
         assert well and lines[-1] == closing
+
+
+def test_libraries_that_can_not_be_imported_are_told_in_a_sentence():
+    env = {**os.environ, "TORCH_LOGS": "nonsense"}
+    done = subprocess.run([sys.executable, "-m", "inference", "doctor"], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "\nThe libraries can't be used here (ValueError: Invalid log settings: nonsense" in done.stderr

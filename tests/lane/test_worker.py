@@ -1,6 +1,7 @@
 """Real lane processes on a tiny model: answers, kills, orphans, stray prints, and prompts that don't fit."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,3 +91,26 @@ def test_a_stray_print_in_a_library_does_not_break_a_message(settings):
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
     assert done.stdout.strip() == '{"event": "failed", "run_id": "r", "message": "m", "refused": false}'
     assert "stray" in done.stderr and "more" in done.stderr
+
+
+def test_weights_that_are_written_over_while_they_are_loaded_are_told_and_loaded_anew(tmp_path):
+    """They lie in the file's own pages: both lanes answered by a mixture, or by nothing, without a word. A file that is replaced stays what it was."""
+    folder, other = make_checkpoint(tmp_path / "tiny"), make_checkpoint(tmp_path / "other", seed=1) / "model.safetensors"
+    file, asked = folder / "model.safetensors", Request("hello", max_new_tokens=4)
+    settings = Settings(model_id=str(folder), lanes=("cpu:nf4", "cpu:fp32"))
+    with Engine(settings) as engine:
+        before = compare(engine, asked)
+        shutil.copy(file, tmp_path / "same")
+        os.replace(tmp_path / "same", file)
+        assert ids(compare(engine, asked)) == ids(before)
+    with Engine(settings) as engine:
+        compare(engine, asked)
+        file.write_bytes(other.read_bytes())
+        told = [lane.runs[0].error for lane in compare(engine, asked).lanes.values()]
+        assert all(error.startswith("The model's files were written over while this lane had them loaded") for error in told)
+        after = compare(engine, asked)
+        assert [lane.runs[0].error for lane in after.lanes.values()] == [None, None] and ids(after) != ids(before)
+
+
+def ids(record):
+    return [lane.runs[0].token_ids for lane in record.lanes.values()]

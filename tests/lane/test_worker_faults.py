@@ -24,7 +24,7 @@ def fail(*_):
         raise FAULT from error
 
 source = SimpleNamespace(read=fail if WHERE == "read" else lambda _: None, encode=lambda _: None)
-lane = SimpleNamespace(name="cpu:fp32", source=source, loaded=WHERE in ("generate", "between"), load=fail, generate=fail, hold=lambda _: None,
+lane = SimpleNamespace(name="cpu:fp32", model=None, source=source, loaded=WHERE in ("generate", "between"), load=fail, generate=fail, hold=lambda _: None,
                        between_runs=fail if WHERE == "between" else lambda: None, now=lambda: None)
 worker.Worker._device_lost = lambda self: LOST  # asking the device itself would import torch
 worker.Worker.emit = (lambda own: lambda self, event: own(self, event) if event else None)(worker.Worker.emit)
@@ -59,10 +59,28 @@ def test_the_cause_of_a_fault_is_in_the_log_and_the_process_lives(where, fault):
     assert code == 0 and "Traceback" in log and "the cause of it" in log
 
 
+def test_a_panic_of_a_library_in_rust_is_a_fault_like_any_other():
+    """tokenizers' are no Exception: at a prompt its process ended, and so did the next ones."""
+    code, log = serve("type('PanicException', (BaseException,), {})('no entry found for key')", "generate")
+    assert code == 0 and "PanicException: no entry found for key" in log
+
+
+def hello(**env: str) -> dict:
+    """What a lane's process says first, started with these variables; it lives until its input closes."""
+    command, given = [sys.executable, "-m", "inference.lane.worker", "cpu:fp32"], environment(**env)
+    with subprocess.Popen(command, cwd=ROOT, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        said = next(event for event in map(json.loads, process.stdout) if event["event"] == "hello")
+        process.stdin.close()
+        assert process.wait(60) == 0
+    return said
+
+
 def test_settings_that_a_lane_can_not_start_with_are_its_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    command, env = [sys.executable, "-m", "inference.lane.worker", "cpu:fp32"], environment(CACHE_DIR=str(tmp_path / "file"))
-    with subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        hello = next(event for event in map(json.loads, process.stdout) if event["event"] == "hello")
-        process.stdin.close()
-        assert not hello["available"] and "Set CACHE_DIR" in hello["reason"] and process.wait(60) == 0
+    said = hello(CACHE_DIR=str(tmp_path / "file"))
+    assert not said["available"] and "Set CACHE_DIR" in said["reason"]
+
+
+def test_libraries_that_can_not_be_imported_are_told_at_once_with_what_is_wrong():
+    said = hello(TORCH_LOGS="nonsense")
+    assert not said["available"] and said["reason"].startswith("The libraries can't be used here (ValueError: Invalid log settings: nonsense")

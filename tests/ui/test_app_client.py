@@ -38,6 +38,7 @@ def test_text_outputs_have_no_overlay(shared_app):
         (["--auth", "user"], {}, "AUTH must look like user:password"),
         (["--speed", "9"], {}, "Unrecognized arguments: --speed"),
         (["--host", "203.0.113.7"], {}, "Can't listen on 203.0.113.7"),
+        (["--host", "my..host"], {}, "Can't listen on my..host"),
         ([], {"GRADIO_SERVER_PORT": "x"}, "GRADIO_SERVER_PORT must be a whole number"),
         ([], {"GRADIO_NUM_PORTS": "0"}, "GRADIO_NUM_PORTS, a variable of Gradio's, must be a whole number above 0"),
         ([], {"GRADIO_TEMP_DIR": "/dev/null/x"}, "Set GRADIO_TEMP_DIR to a folder that can be written"),
