@@ -65,3 +65,11 @@ def test_a_reload_asks_first_where_it_would_lose_the_rows_of_a_prompts_file(tab,
     tab.page.locator("#series-view").wait_for()
     tab.open()
     assert asked == ["beforeunload"] * 2, "once it is over"
+
+
+def test_a_visitor_who_is_logged_out_is_told(tab):
+    tab.page.route("**/run/predict*", lambda route: route.fulfill(status=401, body="{}"))
+    said = tab.page.locator("#connection")
+    tab.wait(lambda: "You are logged out" in (said.text_content() or ""), "it is said")
+    tab.page.unroute("**/run/predict*")
+    tab.wait(lambda: not said.text_content(), "logged in again, in another tab")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.tab_pages import open_page
+from tests.support.tab_pages import compare, open_page
 
 SCREENS = {"laptop": (1366, 657), "phone": (390, 844), "phone on its side": (844, 390), "zoomed twice": (640, 450)}
 
@@ -47,3 +47,30 @@ def test_with_high_contrast_what_is_chosen_is_seen_and_a_button_has_an_edge(open
     radios = page.locator("#series-ask input[type=radio]")
     assert {radios.nth(number).evaluate(look, "appearance") for number in range(radios.count())} == {"auto"}, "drawn by the browser, with its dot"
     assert page.locator("#series-run").evaluate(look, "borderTopWidth") == "1px"
+
+
+CONTRAST = """(part) => {
+    const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+    const light = (colour) => colour.slice(0, 3).map((part) => part / 255).map((part) => part < 0.04 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
+    let under = part;
+    while (under.parentElement && numbers(getComputedStyle(under).backgroundColor)[3] === 0) under = under.parentElement;
+    const [low, high] = [getComputedStyle(part).color, getComputedStyle(under).backgroundColor].map((each) => light(numbers(each)) + 0.05).sort((a, b) => a - b);
+    return high / low;
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_chosen_tab_and_the_letters_of_a_pair_are_read_on_their_ground(open_tab, theme):
+    tab = open_tab()
+    tab.page.goto(f"{tab.app.url}/?__theme={theme}")
+    tab.page.locator("#send").wait_for()
+    compare(tab), compare(tab)
+    open_page(tab, "History")
+    for number in range(2):
+        tab.page.locator("#history input").nth(number).check()
+    tab.page.locator("#pair .letter").first.wait_for()
+    tab.page.mouse.move(0, 0)
+    tab.page.wait_for_timeout(300)  # colours fade in
+    found = {part: tab.page.locator(part).first.evaluate(CONTRAST) for part in ("[role=tab][aria-selected=true]", "#pair .letter")}
+    assert min(found.values()) >= 4.5, found
