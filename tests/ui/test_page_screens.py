@@ -74,3 +74,14 @@ def test_the_chosen_tab_and_the_letters_of_a_pair_are_read_on_their_ground(open_
     tab.page.wait_for_timeout(300)  # colours fade in
     found = {part: tab.page.locator(part).first.evaluate(CONTRAST) for part in ("[role=tab][aria-selected=true]", "#pair .letter")}
     assert min(found.values()) >= 4.5, found
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_wide_letters_push_no_button_out_of_reach(open_tab, width):
+    page = open_tab().page
+    page.set_viewport_size({"width": width, "height": 844})
+    page.add_style_tag(content="* { letter-spacing: 0.12em !important; word-spacing: 0.16em !important; }")
+    link, settings = (page.locator(button).bounding_box() for button in ("#copy-link", "#settings-open"))
+    assert link["y"] == settings["y"] and settings["x"] + settings["width"] <= width
+    page.locator("#settings-open").click()
+    page.locator("#settings.open").wait_for()
