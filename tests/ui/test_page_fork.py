@@ -222,7 +222,8 @@ def begun(*lanes: str, **outcomes) -> Page:
         (begun("cpu:fp32"), NO_PAIR),
         (begun("cuda:bf16", "cpu:fp32"), NO_PAIR),
         (begun(cpu_fp32=Progress(0.0)), "Not possible: the FP32 lane gave no text."),
-        (begun(cpu_fp32=Progress(0.0), cpu_nf4=Progress(0.0)), "Not possible: the FP32 and the 4-bit lane gave no text."),
+        (begun(cpu_fp32=Progress(0.0), cpu_nf4=Progress(0.0)), "Not possible: the FP32 lane gave no text and the 4-bit lane gave no text."),
+        (begun(cpu_nf4=replace(ANSWERED, phase="failed", done=None)), "Not possible: the 4-bit lane failed."),
         (begun("cuda:nf4", "cpu:nf4", "cpu:fp32", cuda_nf4=Progress(0.0)), ""),
     ],
 )

@@ -16,7 +16,7 @@ from inference.errors import InferenceError
 from inference.progress import Progress
 from ui.tabs import MOST_BYTES, Tabs, bytes_of
 
-STILL_RUNNING = "A comparison is still running. Wait for it, or stop it first."
+STILL_RUNNING = "Not sent: a comparison was still running. Send it again once that is over, or stop it first."
 
 
 @dataclass(eq=False)

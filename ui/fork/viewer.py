@@ -81,7 +81,8 @@ class ForkViewer:
             return AFTER
         wrote = {lane for lane, run in session.outcomes.items() if _wrote(run)}
         silent = [lanes[0] for lanes in ([reference], others) if not wrote.intersection(lanes)]
-        return f"Not possible: the {' and the '.join(map(title, silent))} lane gave no text." if silent else ""
+        told = [f"the {title(lane)} lane {'failed' if session.outcomes[lane].phase == 'failed' else 'gave no text'}" for lane in silent]
+        return f"Not possible: {' and '.join(told)}." if silent else ""
 
     def _pair(self) -> tuple[str, list[str]]:
         reference = next((lane for lane in REFERENCES if lane in self.lanes), "")

@@ -107,5 +107,6 @@ new MutationObserver(() => {
 // ---- a reload loses a run, and what the tab has kept
 
 window.addEventListener('beforeunload', (event) => {
-    if (running() || Number(one('.board')?.dataset.kept) > 0) event.preventDefault();
+    const file = one('#series-stop:enabled') || one('#series-rows li');
+    if (running() || file || Number(one('.board')?.dataset.kept) > 0) event.preventDefault();
 });

@@ -1,0 +1,75 @@
+"""A visitor's connection that is lost for a while, and a reload while a file of prompts runs, in headless Chromium over fake lanes: nothing is gone without a word."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.browser_tab import Tab
+from tests.support.tab_pages import compare, open_page, start_file
+
+
+@pytest.fixture
+def tab(open_tab):
+    tab = open_tab()
+    tab.page.context.set_offline(False)
+    yield tab
+    tab.page.context.set_offline(False)
+    tab.errors.clear()  # of the calls that found no server
+
+
+def lose(tab: Tab) -> None:
+    """Until the page has seen it, at its next look at the lanes."""
+    tab.page.context.set_offline(True)
+    tab.wait(lambda: "No connection" in (tab.page.locator("#connection").text_content() or ""), "it is said")
+
+
+def test_nothing_is_gone_when_a_lost_connection_is_back_and_what_was_pressed_meanwhile_is_sent(tab, submitted):
+    compare(tab, "before")
+    tab.page.evaluate("window.same = true")
+    tab.prompt.fill("meanwhile")
+    lose(tab)
+    tab.page.locator("#send").click()
+    tab.page.wait_for_timeout(300)
+    tab.page.context.set_offline(False)
+    tab.wait(lambda: len(submitted) == 2, "it is sent")
+    tab.wait_idle()
+    tab.wait(lambda: "meanwhile" in tab.verdict, "its end")
+    assert [comparison.request.prompt for comparison in submitted] == ["before", "meanwhile"]
+    assert tab.page.evaluate("window.same") and not tab.page.locator("#connection").text_content()
+    lose(tab)
+    assert "meanwhile" in tab.verdict and tab.prompt.input_value() == "meanwhile", "and a second time"
+    tab.page.context.set_offline(False)
+    tab.wait(lambda: not tab.page.locator("#connection").text_content(), "it is back")
+    open_page(tab, "History")
+    tab.page.locator("#history label").nth(1).wait_for()
+
+
+def test_a_server_that_was_started_anew_makes_the_page_load_anew(tab):
+    tab.page.evaluate("window.gradio_config.app_id = 'of another'")
+    lose(tab)
+    with tab.page.expect_event("load"):
+        tab.page.context.set_offline(False)
+    tab.page.locator("#send").wait_for()
+
+
+def test_a_reload_asks_first_where_it_would_lose_the_rows_of_a_prompts_file(tab, fake_app, tmp_path):
+    asked: list[str] = []
+    tab.page.on("dialog", lambda dialog: asked.append(dialog.type) or dialog.accept())
+    fake_app.script(both={"hold_at": 2})
+    start_file(tab, tmp_path / "p.txt", "one\ntwo\n")
+    tab.wait(tab.page.locator("#series-stop").is_enabled, "it runs")
+    tab.open()
+    assert asked == ["beforeunload"], "while it runs"
+    fake_app.script()
+    start_file(tab, tmp_path / "p.txt", "one\ntwo\n")
+    tab.page.locator("#series-view").wait_for()
+    tab.open()
+    assert asked == ["beforeunload"] * 2, "once it is over"
+
+
+def test_a_visitor_who_is_logged_out_is_told(tab):
+    tab.page.route("**/run/predict*", lambda route: route.fulfill(status=401, body="{}"))
+    said = tab.page.locator("#connection")
+    tab.wait(lambda: "You are logged out" in (said.text_content() or ""), "it is said")
+    tab.page.unroute("**/run/predict*")
+    tab.wait(lambda: not said.text_content(), "logged in again, in another tab")
