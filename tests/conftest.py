@@ -15,5 +15,6 @@ FIXTURES = (
     "tiny_hub",
     "space_hub",
     "changes",
+    "server_lane",
 )
 pytest_plugins = [f"tests.support.{name}" for name in FIXTURES]
