@@ -33,7 +33,6 @@ class DeviceLost(InferenceError):
 DEVICE_LOST_CODE = 70  # with which a lane's process ends where its device is past use
 WRITTEN_OVER_CODE = 71  # where the files that its weights lie in were
 UNEXPECTED = "This lane failed unexpectedly ({}); the log has the trace. Ask again, or run `python -m inference doctor`."
-
 BROKEN = "The libraries can't be used here ({}). Mend what that names, or install them anew (pip install -r requirements.txt), then start again."
 
 

@@ -22,7 +22,7 @@ from inference.sources.adapter import Adapter
 from inference.sources.hub_cache import lacking, on_disk
 from inference.sources.pickles import pickled, pickles_refused
 
-CONVERTED_FORMAT = 3  # of what `formats.py` writes
+CONVERTED_FORMAT = 3  # of what `gguf` and `pickles.py` write
 COMMIT = re.compile(r"[0-9a-f]{40}")
 WITHOUT = "A model of the Hub is named without what stands around it: set MODEL_ID to"
 USUAL = f"Set MODEL_ID to an existing one or to a Hub id such as {SMALL_MODEL}."
