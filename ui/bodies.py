@@ -98,7 +98,7 @@ async def _hear_out(receive: Receive, came: int = 0, more: bool = True) -> None:
 def own_folder() -> Path:
     """A folder for what is uploaded to this process's page, which nobody else can read and which goes with it; Gradio uses it from now on.
 
-    Its own is one for all programs and users of the machine. Raises InferenceError where none can be made.
+    Its own is one for all programs and users of the machine. Raises WrongArguments where none can be made.
     """
     stack = contextlib.ExitStack()
     folder = stack.enter_context(temporary.folder(PREFIX, os.environ.get(PLACE, ""), PLACE))

@@ -13,18 +13,18 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from inference.errors import InferenceError
+from inference.errors import WrongArguments
 
 
 def check() -> None:
-    """Raise InferenceError where there is no place for temporary files, without which Gradio can't even be imported."""
+    """Raise WrongArguments where there is no place for temporary files, without which Gradio can't even be imported."""
     with _told("TMPDIR"):
         tempfile.gettempdir()
 
 
 @contextlib.contextmanager
 def folder(prefix: str, parent: str = "", variable: str = "TMPDIR") -> Iterator[Path]:
-    """A new folder in `parent` (empty: the system's), removed at the end; raises InferenceError where none can be made, `variable` being what sets the place."""
+    """A new folder in `parent` (empty: the system's), removed at the end; raises WrongArguments where none can be made, `variable` being what sets the place."""
     with _told(variable):
         place = Path(parent or tempfile.gettempdir())
         place.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def _told(variable: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InferenceError(
+        raise WrongArguments(
             f"There is no place for temporary files ({error}). Set {variable} to a folder that can be written, on a disk with room."
         ) from error
 

@@ -10,7 +10,7 @@ import tempfile
 
 import pytest
 
-from inference.errors import InferenceError
+from inference.errors import WrongArguments
 from inference.host import temporary
 from inference.host.child import ROOT
 
@@ -57,10 +57,10 @@ def test_where_there_is_no_place_for_temporary_files_that_is_told(tmp_path, monk
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_get_default_tempdir", unusable)
     for place in (temporary.check, temporary.folder("ours-").__enter__):
-        with pytest.raises(InferenceError, match="no place for temporary files .*No usable.* Set TMPDIR"):
+        with pytest.raises(WrongArguments, match="no place for temporary files .*No usable.* Set TMPDIR"):
             place()
     (tmp_path / "file").write_text("")
-    with pytest.raises(InferenceError, match="Set GRADIO_TEMP_DIR"):
+    with pytest.raises(WrongArguments, match="Set GRADIO_TEMP_DIR"):
         temporary.folder("ours-", str(tmp_path / "file" / "below"), "GRADIO_TEMP_DIR").__enter__()
 
 

@@ -32,7 +32,9 @@ def start(name, settings):
     return lane, Hello(name, "cpu", {}, {})
 
 source = SimpleNamespace(read=lambda _: None, encode=lambda _: None)
-lane = SimpleNamespace(name="cpu:fp32", source=source, loaded=True, generate=generate, hold=lambda _: None, between_runs=lambda: None)
+lane = SimpleNamespace(
+    name="cpu:fp32", source=source, model=None, loaded=True, generate=generate, hold=lambda _: None, between_runs=lambda: None
+)
 worker.serve("cpu:fp32", start)
 """
 
@@ -47,7 +49,9 @@ def steps_of(where: str, waits_for: str) -> list[int]:
             process.stdin.flush()
 
         def answer(kind: str) -> dict:
-            return next(event for line in process.stdout if (event := json.loads(line))["event"] == kind)
+            event = next(event for line in process.stdout if (event := json.loads(line))["event"] in (kind, "failed"))
+            assert event["event"] == kind, event
+            return event
 
         ask(do="generate", run_id="r", request={"prompt": "hi"})
         answer(waits_for)
