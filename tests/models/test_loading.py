@@ -202,6 +202,19 @@ def test_a_checkpoint_in_bitsandbytes_4_bits_computes_in_the_lane_s_own_dtype(tm
         load(copy, "cpu:fp32")
 
 
+@pytest.mark.parametrize("storage", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_bytes_of_4_bit_weights_are_bytes_whatever_they_are_stored_as(tmp_path, storage):
+    """QLoRA with FSDP stores them as bfloat16: they were converted like values, and the load ended in a trace."""
+    folder, models = make_checkpoint(tmp_path / "whole", "llama"), {}
+    for kind in (torch.uint8, storage):
+        section = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_quant_storage=kind)
+        AutoModelForCausalLM.from_pretrained(folder, quantization_config=section, device_map="cpu").save_pretrained(tmp_path / str(kind))
+        models[kind] = load(tmp_path / str(kind), "cpu:nf4")
+    assert_same(models[storage], models[torch.uint8])
+    found = [facts(models[kind], tmp_path / str(kind), "cpu:nf4") for kind in models]
+    assert found[0].held == found[1].held and found[1].storage_dtype == "uint8, two weights a byte"
+
+
 def test_a_checkpoint_in_fp4_is_not_shown_as_nf4(tmp_path):
     section = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "fp4"}
     with pytest.raises(Refused, match=r"quantized to FP4 \(bnb_4bit_quant_type"):
