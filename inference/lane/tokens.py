@@ -66,11 +66,12 @@ def lacking(folder: Path) -> list[str]:
 
 def _differs(own: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> str:
     """What `other` gives otherwise than `own` (ids, or texts of the same ids) for texts of many kinds, all added tokens of `own` among them; empty for nothing."""
-    marks = "a" + " b".join(token.content for token in own.added_tokens_decoder.values())
+    names = [token.content for token in own.added_tokens_decoder.values()]
+    texts = (*PROBES, "a" + " b".join(names), "a" + "b".join(names) + "b")  # right after a mark, a class may set a space of its own
     try:
-        if any(other(text)["input_ids"] != own(text)["input_ids"] for text in (*PROBES, marks)):
+        if any(other(text)["input_ids"] != own(text)["input_ids"] for text in texts):
             return "ids"
-        answers = [own(text, add_special_tokens=False)["input_ids"] for text in (*PROBES, marks)]
+        answers = [own(text, add_special_tokens=False)["input_ids"] for text in texts]
         return "texts" if any(other.decode(ids, **AS_SHOWN) != own.decode(ids, **AS_SHOWN) for ids in answers) else ""
     except Exception as error:  # noqa: BLE001 - what was rebuilt may lack the unknown token that its class counts on
         log.warning("%s can't read every text: %s", type(other).__name__, error)
