@@ -26,12 +26,16 @@ PROBES = (
     "hello good morning, may i see the menu?", "2023 12345 1,234.50", "  two  spaces\tand a tab ", "first\nsecond\n\n\nlast\r\n", "def f(x):\n    return x[0] != 'a'\n",
     "It's we'll DON'T", "café cafe\u0301 Ａ ﬁ naïve ÅÄÖ", "안녕하세요 메뉴 你好，世界 مرحبا नमस्ते", "🚀 👩‍👩‍👧‍👦 \u200b\u00a0x", "snake_case camelCase a1b2 #@$%^&*() <tag> {{x}}", "x" * 40,
 )  # fmt: skip
+PLAIN = (PROBES[0], PROBES[1], PROBES[6])  # with no space that is read otherwise here and there by everybody
+SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+BY_AUTO = "the ids are those of that class"
 
 
 def read(folder: Path) -> tuple[PreTrainedTokenizerBase, str | None]:
     """The tokenizer, and what must be said of it; raises whatever tokenizers and transformers raise for a folder without a usable one."""
     if not (folder / "tokenizer.json").exists():
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False), None
+        found = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        return found, unlike_its_model(folder, found)
     try:
         auto = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # noqa: BLE001 - code of its own, a class that is gone: the file itself decides
@@ -52,9 +56,26 @@ def read(folder: Path) -> tuple[PreTrainedTokenizerBase, str | None]:
     return own, f"AutoTokenizer gives other {other} (as {type(auto).__name__}) than the folder's tokenizer.json; the {other} are those of the file"
 
 
+def unlike_its_model(folder: Path, found: PreTrainedTokenizerBase) -> str | None:
+    """What must be said where transformers, which builds a tokenizer of a sentencepiece file anew, leaves rules of that file out; None for nothing."""
+    file = next((folder / name for name in SENTENCEPIECE if (folder / name).exists()), None)
+    if file is None or not is_sentencepiece_available():
+        return None
+    import sentencepiece
+
+    try:
+        itself = sentencepiece.SentencePieceProcessor(model_file=str(file))
+    except RuntimeError:  # one of tiktoken's has that name too
+        return None
+    known = [text for text in PLAIN if itself.unk_id() not in itself.encode(text)]  # of an unknown letter it gives the letter as a piece
+    if all(found.tokenize(text) == itself.encode(text, out_type=str) for text in known):
+        return None
+    return f"{type(found).__name__} of transformers gives other ids than the folder's {file.name}; {BY_AUTO}"
+
+
 def lent_names(tokenizer: PreTrainedTokenizerBase, note: str | None) -> bool:
     """Whether a tokenizer of which `note` must be said has names for its marks that the class that reads these ids in plain code doesn't know."""
-    return bool(note) and any(getattr(tokenizer, name, None) and name not in tokenizer.init_kwargs for name in NAMED)
+    return rebuilt(note) != "AutoTokenizer" and any(getattr(tokenizer, name, None) and name not in tokenizer.init_kwargs for name in NAMED)
 
 
 def lacking(folder: Path) -> list[str]:
@@ -66,11 +87,12 @@ def lacking(folder: Path) -> list[str]:
 
 def _differs(own: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> str:
     """What `other` gives otherwise than `own` (ids, or texts of the same ids) for texts of many kinds, all added tokens of `own` among them; empty for nothing."""
-    marks = "a" + " b".join(token.content for token in own.added_tokens_decoder.values())
+    names = [token.content for token in own.added_tokens_decoder.values()]
+    texts = (*PROBES, "a" + " b".join(names), "a" + "b".join(names) + "b")  # right after a mark, a class may set a space of its own
     try:
-        if any(other(text)["input_ids"] != own(text)["input_ids"] for text in (*PROBES, marks)):
+        if any(other(text)["input_ids"] != own(text)["input_ids"] for text in texts):
             return "ids"
-        answers = [own(text, add_special_tokens=False)["input_ids"] for text in (*PROBES, marks)]
+        answers = [own(text, add_special_tokens=False)["input_ids"] for text in texts]
         return "texts" if any(other.decode(ids, **AS_SHOWN) != own.decode(ids, **AS_SHOWN) for ids in answers) else ""
     except Exception as error:  # noqa: BLE001 - what was rebuilt may lack the unknown token that its class counts on
         log.warning("%s can't read every text: %s", type(other).__name__, error)
@@ -79,7 +101,7 @@ def _differs(own: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> st
 
 def rebuilt(note: str | None) -> str:
     """The class that gives the same ids in plain code, for a tokenizer of which `note` must be said."""
-    return "PreTrainedTokenizerFast" if note else "AutoTokenizer"
+    return "PreTrainedTokenizerFast" if note and not note.endswith(BY_AUTO) else "AutoTokenizer"
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

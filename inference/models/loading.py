@@ -184,7 +184,10 @@ def _read(folder: Path, plan: Plan, ways: FastWays) -> PreTrainedModel:
         )
     _check_keys(plan, info)
     model.config.name_or_path = model.name_or_path = str(folder)
-    model.generation_config = private.generation_config(folder)
+    try:
+        model.generation_config = private.generation_config(folder)
+    except Exception as error:  # its own checks raise many kinds
+        raise InferenceError(f"The generation_config.json of {plan.name} can't be used ({first_line(error)}). Correct it, or take it away.") from error
     for module in model.modules():
         state = getattr(getattr(module, "weight", None), "quant_state", None)
         if state is not None:

@@ -20,7 +20,7 @@ from inference.fast import first_line
 from inference.models import private
 
 NO_WRITERS = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice", "RewardModel")
-NOT_TEXT = ("vision", "visual", "audio", "multi_modal", "mm_projector", "image")
+NOT_TEXT = ("vision", "visual", "audio", "multi_modal", "mm_projector", "image", "connector.")
 # of a multimodal checkpoint's names: as the Hub has them (language_model.model.layers), and as transformers 5 saves them (model.language_model.layers)
 TEXT_PART = re.compile(r"^(?:model\.)?(?:language_model|text_model)\.(?:model\.)?")
 # what bitsandbytes saves beside a 4-bit weight
@@ -126,7 +126,7 @@ def _text_config(config: PretrainedConfig) -> PretrainedConfig | None:
         return None
     text = copy.deepcopy(part)
     text.tie_word_embeddings = getattr(config, "tie_word_embeddings", text.tie_word_embeddings)
-    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+    for name in ("bos_token_id", "eos_token_id"):  # its padding is its own: the whole's (SmolVLM's) may be a row that the text part doesn't have
         if getattr(config, name, None) is not None:
             setattr(text, name, getattr(config, name))
     if getattr(config, "quantization_config", None) is not None:

@@ -52,6 +52,7 @@ class Weights:
         """
         self.values = Values(tensors)
         self.exact, self.dtype = exact, dtype
+        self.packed = {name for name in tensors if f"{name}.quant_map" in tensors}  # two weights a byte, whatever dtype the bytes are stored as
         self.lazy = {given: LazyTensor(self, name, tensors[name], name in passing) for name, given in renamed.items()}
         self._maps: dict[Path, Any] = {}
         self.mapped: dict[Path, os.stat_result] = {}  # each file as it was when its pages became the model's
@@ -83,14 +84,19 @@ class LazyTensor:
         return self._stored.dtype
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The tensor where and as it is wanted."""
+        """The tensor where and as it is wanted; bytes of 4-bit weights, which may be stored as values of another dtype (bnb_4bit_quant_storage), as bytes."""
+        if self._name in self._weights.packed:
+            return self._as_stored(device, None).view(torch.uint8).reshape(-1, 1)
         own = DTYPES[self._stored.dtype]
         if dtype is None and own.is_floating_point and not STATE_OF_4_BIT.search(self._name):
             dtype = self._weights.dtype
         if dtype in SIXTEEN_BIT and self._weights.exact:
             return self._exactly(own)
+        return self._as_stored(device, None if dtype == own else dtype)
+
+    def _as_stored(self, device: Any, dtype: torch.dtype | None) -> torch.Tensor:
         on_cpu = device is None or torch.device(device).type == "cpu"
-        if on_cpu and not self._passing and dtype in (None, own):
+        if on_cpu and not self._passing and dtype is None:
             return self._mapped()
         return self._read().to(device=device, dtype=dtype)
 

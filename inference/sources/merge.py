@@ -126,13 +126,26 @@ def _put_on(adapter: Adapter, model: PreTrainedModel) -> PeftModel:
         raise InferenceError(
             f"{adapter.id} does not fit {adapter.base} ({first_line(error)}). Set BASE_MODEL_ID to the model that it was trained over."
         ) from error
-    for keys, words in ((result.unexpected_keys, "has no place for"), (result.missing_keys, "would need")):
+    for keys, words in ((_without_copies(adapter, result.unexpected_keys), "has no place for"), (result.missing_keys, "would need")):
         if keys:
             raise InferenceError(
                 f"{adapter.id} does not fit {adapter.base}, which {words} {len(keys)} tensors (the first: {sorted(keys)[0]}). "
                 "Set BASE_MODEL_ID to the model that it was trained over."
             )
     return tuned.eval()
+
+
+def _without_copies(adapter: Adapter, keys: list[str]) -> list[str]:
+    """`keys` without those of tensors that peft saves twice where the vocabulary has grown: whole embeddings and heads, the trained tokens of a tied head."""
+    tensors = load_file(adapter.folder / WEIGHTS) if keys else {}
+    twins = {key: [name for name in tensors.keys() - set(keys) if _meant(name) == _meant(key)] for key in keys}
+    return [key for key, names in twins.items() if not any(torch.equal(tensors[key], tensors[name]) for name in names)]
+
+
+def _meant(key: str) -> str:
+    """What a tensor's name means: of a module that is saved whole the module, of trained tokens the same whoever shares them."""
+    before, trained, after = key.partition(".token_adapter.trainable_")
+    return trained + after or before.replace(".modules_to_save.", ".")
 
 
 def _config_for(adapter: Adapter, model: PreTrainedModel) -> tuple[PeftConfig, dict[str, str]]:
@@ -236,7 +249,7 @@ def _tie_or_not(model: PreTrainedModel) -> None:
         config.tie_word_embeddings = equal
 
 
-def _merge_layer(layer: Any, merge: Callable[..., None], rounding: _Rounding, told: Callable[[], None], **arguments: Any) -> None:
+def _merge_layer(layer: Any, merge: Callable[..., None], rounding: _Rounding, told: Callable[[], None], *given: Any, **arguments: Any) -> None:
     """One layer's own `merge` in FP32; a matrix that others share (a tied head) becomes this layer's own."""
     base = layer.get_base_layer()
     before = {name: parameter.data for name, parameter in base.named_parameters(recurse=False) if parameter.is_floating_point()}
@@ -244,7 +257,8 @@ def _merge_layer(layer: Any, merge: Callable[..., None], rounding: _Rounding, to
         setattr(base, name, nn.Parameter(data.to(torch.float32, copy=True), requires_grad=False))  # merges add in place
     tried = _input_of(base)
     wanted = layer(tried) if tried is not None else None
-    merge(**arguments)
+    merge(*given, **arguments)
+    base = layer.get_base_layer()  # a whole norm (LN_TUNING) takes the place of its own
     if wanted is not None:
         _check_same(wanted, base(tried))
     for name, data in before.items():

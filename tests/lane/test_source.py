@@ -1,5 +1,6 @@
 """What a checkpoint's files say before its weights are read: refused in a sentence, or named where nothing follows it."""
 
+import base64
 import io
 import json
 
@@ -127,7 +128,14 @@ def test_a_tokenizer_model_alone_names_the_packages_that_read_it(folder, monkeyp
 def test_the_ids_of_a_tokenizer_model_alone_are_sentencepiece_s(folder):
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXTS * 20), model_writer=written, vocab_size=300, model_type="bpe", byte_fallback=True, minloglevel=2, hard_vocab_limit=False
+        sentence_iterator=iter(TEXTS * 20),
+        model_writer=written,
+        vocab_size=300,
+        model_type="bpe",
+        byte_fallback=True,
+        minloglevel=2,
+        hard_vocab_limit=False,
+        normalization_rule_name="identity",
     )
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer.model").write_bytes(written.getvalue())
@@ -136,6 +144,35 @@ def test_the_ids_of_a_tokenizer_model_alone_are_sentencepiece_s(folder):
     found.read(lambda _: None)
     for text in (*TEXTS[:2], "two drinks 12 é"):
         assert found.encode(Request(text, format="raw")).ids == itself.encode(text)
+    assert tokens.read(folder)[1] is None
+
+
+@pytest.mark.parametrize("rule", [{"add_dummy_prefix": False}, {"normalization_rule_name": "nmt_nfkc"}], ids=str)
+def test_rules_of_a_tokenizer_model_that_transformers_leaves_out_are_told(folder, rule):
+    """Its class has rules of its own, whatever the file says: the model got other ids than it was trained on, without a word."""
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS * 20),
+        model_writer=written,
+        vocab_size=300,
+        byte_fallback=True,
+        minloglevel=2,
+        hard_vocab_limit=False,
+        **{"model_type": "bpe", "normalization_rule_name": "identity", **rule},
+    )
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.model").write_bytes(written.getvalue())
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
+    _, note = tokens.read(folder)
+    assert note.startswith("LlamaTokenizer of transformers gives other ids than the folder's tokenizer.model")
+    assert tokens.rebuilt(note) == "AutoTokenizer"
+
+
+def test_a_tokenizer_model_of_tiktoken_s_is_not_held_against_sentencepiece(folder):
+    words = [bytes([byte]) for byte in range(256)]
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.model").write_text("".join(f"{base64.b64encode(word).decode()} {rank}\n" for rank, word in enumerate(words)))
+    assert tokens.unlike_its_model(folder, make_tokenizer()) is None
 
 
 # ---- ids that the model has no row for

@@ -100,6 +100,16 @@ def test_an_answer_is_written_as_the_file_says_where_an_old_class_writes_it_othe
     assert tokenizer.decode(tokenizer("hi", add_special_tokens=False)["input_ids"]) == " hi"
 
 
+def test_a_space_that_a_class_sets_after_each_mark_is_told(tmp_path):
+    """`legacy` of Llama's class, where the file has no such space: the texts that were tried had a space there themselves."""
+    tokenizer, note = tokens.read(write(tmp_path, llama_like(), "LlamaTokenizer", legacy=True))
+    assert "AutoTokenizer gives other ids (as LlamaTokenizer)" in note
+    assert Encoder(tokenizer).encode(Request("hello", format="chat")).ids == tokenizer.apply_chat_template(
+        [{"role": "user", "content": "hello"}], add_generation_prompt=True, return_dict=False
+    )
+    assert tokens.read(write(tmp_path, llama_like(), "LlamaTokenizer", legacy=False))[1] is None
+
+
 def test_a_number_is_its_digits_in_both_lanes_where_the_file_says_so(tmp_path):
     """A class name of old (GPT2Tokenizer) once gave 2 tokens for 10, without a word."""
     folder = write(make_checkpoint(tmp_path / "m"), byte_level(), "GPT2Tokenizer")

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+from transformers import AutoConfig, SmolVLMForConditionalGeneration
 
 from inference.cpu.decoder import ChunkedDecoder
 from inference.fast import ALL, FastWays
 from inference.models import exact, loading
 from inference.sources.at_hand import Checkpoint
 from inference.sources.headers import tensors_of
-from tests.support.kinds import FORMS, make_form
+from tests.support.kinds import FORMS, VISION, WIDE, make_form
 from tests.support.real import plain_model
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -70,3 +71,15 @@ def test_a_multimodal_model_can_be_stopped_in_its_prompt_and_reads_it_in_large_c
     looks = []
     assert list(decoder.prefill(list(range(5, 30)), 3, lambda: bool(looks.append(1)) or len(looks) > 1)) == [None]
     assert len(looks) == 2
+
+
+def test_the_padding_of_the_whole_may_be_a_row_that_its_text_part_does_not_have(tmp_path):
+    """SmolVLM's class sets 128,002 for all sizes, and the smallest have 49,280 rows: no model could be made."""
+    config = AutoConfig.for_model("smolvlm", text_config={**WIDE, "model_type": "llama"}, vision_config=VISION, scale_factor=1)
+    assert config.pad_token_id > config.text_config.vocab_size
+    torch.manual_seed(0)
+    SmolVLMForConditionalGeneration(config).save_pretrained(tmp_path)
+    whole = SmolVLMForConditionalGeneration.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    model = load(tmp_path, "cpu:fp32")
+    assert (logits(model) - logits(whole)).abs().max() <= 1e-5
+    assert loading.describe(model, Checkpoint("tiny", tmp_path), "cpu:fp32", 1).note is None

@@ -78,6 +78,13 @@ def test_the_generation_settings_are_those_of_from_pretrained(tmp_path):
     assert load(folder, "cpu:fp32").generation_config.to_dict() == plain(folder, "cpu:fp32").generation_config.to_dict()
 
 
+@pytest.mark.parametrize("values", ['{"pad_token_id": [1]}', '{"max_new_tokens": -1}', '{"compile_config": {}}'])
+def test_generation_settings_that_can_t_be_are_told_with_their_file(tmp_path, values):
+    (make_checkpoint(tmp_path) / "generation_config.json").write_text(values)
+    with pytest.raises(InferenceError, match=r"The generation_config.json of tiny can't be used .*Correct it"):
+        load(tmp_path, "cpu:fp32")
+
+
 # ---- what is kept as it was
 
 
@@ -200,6 +207,18 @@ def test_a_checkpoint_in_bitsandbytes_4_bits_computes_in_the_lane_s_own_dtype(tm
     assert torch.isfinite(model(input_ids=torch.arange(5, 15)[None]).logits).all()
     with pytest.raises(Refused, match="bitsandbytes, 4 bits.*full precision"):
         load(copy, "cpu:fp32")
+
+
+@pytest.mark.parametrize("storage", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_bytes_of_4_bit_weights_are_bytes_whatever_they_are_stored_as(tmp_path, storage):
+    """QLoRA with FSDP stores them as bfloat16: they were converted like values, and the load ended in a trace."""
+    folder, models = make_checkpoint(tmp_path / "whole", "llama"), {}
+    for kind in (torch.uint8, storage):
+        section = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_quant_storage=kind)
+        AutoModelForCausalLM.from_pretrained(folder, quantization_config=section, device_map="cpu").save_pretrained(tmp_path / str(kind))
+        models[kind] = load(tmp_path / str(kind), "cpu:nf4")
+    assert_same(models[storage], models[torch.uint8])
+    assert facts(models[storage], tmp_path, "cpu:nf4").held == facts(models[torch.uint8], tmp_path, "cpu:nf4").held
 
 
 def test_a_checkpoint_in_fp4_is_not_shown_as_nf4(tmp_path):

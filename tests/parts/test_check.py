@@ -52,6 +52,17 @@ def test_each_kind_of_layer_is_tried_past_its_window() -> None:
     assert [(each.what, each.rows) for each in found[1:]] == [("layer 0 alone", 12 + check.PAST), ("layer 1 alone", check.SHORT + check.PAST)]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("stray", [{"sliding_window": 8}, {"sliding_window": 4096}, {"is_causal": False}], ids=str)
+def test_a_model_whose_own_two_ways_compute_two_things_lets_nothing_in(stray, dtype) -> None:
+    """Keys that Llama's class does not know, and its cache or its mask does: the bound grew with what they changed, and any step passed."""
+    model = families.make("llama", dtype)
+    for name, value in stray.items():
+        setattr(model.config, name, value)
+    with pytest.raises(NotUnderstood, match="own two ways, all ids at once and one at a time, differ by"):
+        check.let_in(model, read_parts(model), Reference)
+
+
 FAULTS = [
     ("gemma3", in_layers(lambda layer: replace(layer, window=layer.window + 1) if layer.window else layer)),
     ("mistral, a window", in_layers(lambda layer: replace(layer, window=0))),

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from peft import AdaLoraConfig, IA3Config, LoHaConfig, LoKrConfig, OFTConfig
+from peft import AdaLoraConfig, IA3Config, LNTuningConfig, LoHaConfig, LoKrConfig, OFTConfig
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -18,6 +18,7 @@ from inference.events import Request
 from inference.host import child
 from inference.sources import fetching
 from tests.support.adapters import TARGETS, changed, find, in_fp32, logits, lora, make_adapter
+from tests.support.kinds import make_kind
 from tests.support.multimodal import make_multimodal
 from tests.support.real import answer, loaded_lane
 from tests.support.tiny import make_checkpoint, make_tokenizer
@@ -34,6 +35,7 @@ KINDS = {
     "adalora": AdaLoraConfig(init_r=4, target_r=2, total_step=10, target_modules=TARGETS, task_type="CAUSAL_LM"),
     "loha": LoHaConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM"),
     "lokr": LoKrConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM"),
+    "norms": LNTuningConfig(target_modules=["input_layernorm"], task_type="CAUSAL_LM"),
     "oft": OFTConfig(oft_block_size=16, target_modules=TARGETS, task_type="CAUSAL_LM"),
 }
 
@@ -114,6 +116,22 @@ def test_tokens_that_the_training_added_come_with_the_adapter(tmp_path, base, se
     got = logits(AutoModelForCausalLM.from_pretrained(found.folder, dtype=torch.float32))
     assert got.shape[-1] == 515 and (got - wanted).abs().max() < 0.05 * wanted.abs().max()
     assert "<dish>" in AutoTokenizer.from_pretrained(found.folder).get_vocab()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("more", [{"modules_to_save": ["embed_tokens", "lm_head"]}, {"trainable_token_indices": [512, 513, 514]}], ids=str)
+def test_what_peft_saves_twice_of_added_tokens_is_no_tensor_without_a_place(tmp_path, settings, tied, more):
+    """The usual recipe for added tokens, embedding and head trained whole, was refused as if it were over another base."""
+    base = make_kind(tmp_path / "base", "llama, tied" if tied else "llama, untied", torch.float32)
+    adapter = make_adapter(tmp_path / "adapter", base, lora(**more), rows=515)
+    wanted = logits(in_fp32(base, adapter, rows=515))
+    got = logits(AutoModelForCausalLM.from_pretrained(find(adapter, settings).folder, dtype=torch.float32))
+    assert got.shape[-1] == 515 and (got - wanted).abs().max() < 1e-5 * wanted.abs().max()
+    if "modules_to_save" in more:
+        weights = adapter / "adapter_model.safetensors"
+        save_file({name: tensor + ("head.modules_to_save" in name) for name, tensor in load_file(weights).items()}, weights)
+        with pytest.raises(InferenceError, match="has no place for 1 tensors .*lm_head.modules_to_save.weight"):
+            find(adapter, settings)
 
 
 def test_added_tokens_whose_rows_were_not_saved_are_refused(tmp_path, base, settings):
