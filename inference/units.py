@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 UNKNOWN = "n/a"
+TIED = 1.05 + 1e-9  # times: two numbers no further apart are equal
 
 
 def seconds(value: float | None) -> str:
@@ -101,5 +102,5 @@ def share(part: float) -> str:
 
 
 def same_size(ratio: float) -> bool:
-    """Whether two numbers of this ratio are told as a tie."""
-    return 0.95 <= ratio <= 1.05
+    """Whether two numbers of this ratio are told as a tie, whichever of the two stands on top."""
+    return ratio > 0 and max(ratio, 1 / ratio) < TIED

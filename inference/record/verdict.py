@@ -90,7 +90,8 @@ def _pair_text(record: Record, pair: Pair) -> str:
     if other.elsewhere:
         sentence += f" {AT_THE_CLIENT}"
     elif other.device != reference.device:
-        sentence += " Device and precision differ at once here, so the speed is not the quantization's doing."
+        what = "quantization" if names.LaneName.parse(pair.other).four_bit else "precision"
+        sentence += f" Device and precision differ at once here, so the speed is not the {what}'s doing."
     return sentence
 
 
