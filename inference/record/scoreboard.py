@@ -175,11 +175,18 @@ def caveat(record: Record) -> str:
         parts.append(f"Cut at {record.request.max_new_tokens} tokens.")
     if any(run.alone is False for run in runs):
         parts.append("Other runs went on beside, which slows.")
+    parts += [f"{name(record, lane)} did not answer the same each time: its last answer is held against the other's." for lane in held if _varies(record, lane)]
     once = [lane for lane in held if record.lanes[lane].n == 1]
     if once:
         whose = "One run each" if len(once) == len(held) else f"Of {' and '.join(name(record, lane) for lane in once)} there is one run"
         parts.append(f"{whose}: times vary from run to run.")
     return " ".join(parts)
+
+
+def _varies(record: Record, lane: str) -> bool:
+    """Whether a lane's repeats gave different answers; of a record that holds several prompts' runs that says nothing."""
+    found = record.lanes[lane]
+    return len(found.runs) <= record.request.repeats and len({run.token_ids or run.text for run in found.ended_runs}) > 1
 
 
 def _at_once(record: Record, held: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from inference.record.scoreboard import as_text, caveat, factor, facts, fastest, first_different_word, name, no_winner, standings
+from inference.record.verdict import summary_lines
 from tests.support.records import ended, record_of, saying
 
 
@@ -184,3 +185,9 @@ def test_lanes_of_models_of_other_names_are_not_said_to_differ_in_precision_alon
 def test_a_lane_of_which_one_run_alone_counts_is_named():
     record = record_of(cpu_nf4=[ended(20.0), ended(9.0, reason="stopped")], cpu_fp32=[ended(5.0)] * 2)
     assert "Of 4-bit there is one run: times vary from run to run." in caveat(record)
+
+
+def test_a_lane_whose_repeats_differ_is_not_told_by_its_last_answer_alone():
+    record = record_of(cpu_nf4=[ended(9.0, ids=(1, 2, 3, 4, 5)), ended(9.0)], cpu_fp32=[ended(5.0)] * 2)
+    assert "4-bit did not answer the same each time" in caveat(record) and "FP32 did not" not in caveat(record)
+    assert dict(summary_lines(record))["Lengths differ"] == "the totals are of 3 or 5 tokens (cpu:nf4), 3 tokens (cpu:fp32)"
