@@ -32,8 +32,15 @@ class DeviceLost(InferenceError):
 
 DEVICE_LOST_CODE = 70  # with which a lane's process ends where its device is past use
 WRITTEN_OVER_CODE = 71  # where the files that its weights lie in were
+KEPT = "The text so far is kept; "
 UNEXPECTED = "This lane failed unexpectedly ({}); the log has the trace. Ask again, or run `python -m inference doctor`."
 BROKEN = "The libraries can't be used here ({}). Mend what that names, or install them anew (pip install -r requirements.txt), then start again."
+
+
+def nothing_kept(told: str) -> str:
+    """A fault's sentence where there is no text that could be kept."""
+    before, _, after = told.partition(KEPT)
+    return before + after[:1].upper() + after[1:]
 
 
 def short_of_memory(error: BaseException) -> bool:

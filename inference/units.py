@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 UNKNOWN = "n/a"
+TIED = 1.05 + 1e-9  # times: two numbers no further apart are equal
 
 
 def seconds(value: float | None) -> str:
@@ -45,10 +46,8 @@ def digits(value: float, most: int = 10) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Tokens per second: "0.43 tok/s", "9.87 tok/s", "98.3 tok/s", "214 tok/s"."""
-    if value is None or math.isnan(value):
-        return UNKNOWN
-    return f"{value:.0f} tok/s" if value >= 99.95 else f"{value:.1f} tok/s" if value >= 9.995 else f"{value:.2f} tok/s"
+    """Tokens per second: "0.0043 tok/s", "0.43 tok/s", "9.87 tok/s", "98.3 tok/s", "214 tok/s"."""
+    return UNKNOWN if value is None or math.isnan(value) else _three(value, "tok/s")
 
 
 def size(value: float | None) -> str:
@@ -75,6 +74,8 @@ def watts(value: float | None) -> str:
 
 
 def _three(value: float, unit: str) -> str:
+    if 0 < value < 0.00995:
+        return f"{value:.2g} {unit}"
     return f"{value:.0f} {unit}" if value >= 99.95 else f"{value:.1f} {unit}" if value >= 9.995 else f"{value:.2f} {unit}"
 
 
@@ -101,5 +102,5 @@ def share(part: float) -> str:
 
 
 def same_size(ratio: float) -> bool:
-    """Whether two numbers of this ratio are told as a tie."""
-    return 0.95 <= ratio <= 1.05
+    """Whether two numbers of this ratio are told as a tie, whichever of the two stands on top."""
+    return ratio > 0 and max(ratio, 1 / ratio) < TIED

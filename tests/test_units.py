@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from inference.units import digits, exact_seconds, many, seconds, seconds_to
+from inference.units import digits, exact_seconds, joules, many, rate, seconds, seconds_to
 
 PARTS = {" ms": 1e-3, " s": 1.0}
 
@@ -50,3 +50,7 @@ def test_numbers_are_told_without_an_exponent(value, most, words):
 
 def test_one_is_no_plural():
     assert [many(n, "answer") for n in (1, 1.0, 0.5, 20_000)] == ["1 answer", "1 answer", "0.5 answers", "20,000 answers"]
+
+
+def test_what_is_slow_or_little_is_told_as_no_zero():
+    assert (rate(0.0043), rate(0.43), rate(0.0), joules(0.0061)) == ("0.0043 tok/s", "0.43 tok/s", "0.00 tok/s", "0.0061 J")

@@ -32,6 +32,7 @@ from inference.record.model import Record
 from inference.record.scores import NoQuality
 from inference.settings import Settings, from_env, parse_lanes
 
+NEED_CACHE = ("compare", "bench", "quality")
 MORE = "More: --full prints every figure; --json, --csv, --markdown or --report FILE keeps them."
 
 
@@ -68,6 +69,8 @@ def _settings(options: argparse.Namespace) -> Settings:
         settings = replace(settings, lanes=parse_lanes(options.lanes))
     settings.check_shapes()
     machine.check_threads(settings)
+    if options.command in NEED_CACHE and len(settings.servers) < len(settings.lanes):
+        settings.cache_path()  # none that can be written is told before anything starts: every lane here would fail by it
     return settings
 
 

@@ -15,6 +15,7 @@ from inference.decide.model import Evidence
 from inference.energy import of_an_answer
 from inference.errors import WrongArguments
 from inference.lanes import CUDA_BF16, REFERENCE, LaneName
+from inference.record.figures import fetching_s
 from inference.record.missing import why
 from inference.record.model import LaneRecord, Record, RunRecord, over
 from inference.record.read import Scored
@@ -129,9 +130,9 @@ def _energy_j(runs: Sequence[RunRecord]) -> float | None:
 
 
 def _load_s(measured: Measured) -> float | None:
-    """The median of the loads, each once though all records of a series tell it; of cold ones where there are any, for who wakes a machine finds nothing in memory."""
+    """The median of the loads, each once though all records of a series tell it, fetching left out; of cold ones where there are any: a machine that wakes has nothing in memory."""
     loads = _once([lane.load for _, lane in measured if lane.load])
-    return over(load.total_s for load in [load for load in loads if load.cold] or loads)
+    return over(load.total_s - fetching_s(load) for load in [load for load in loads if load.cold] or loads)
 
 
 def _why_not(lane: LaneRecord, runs: Sequence[RunRecord]) -> str:

@@ -18,6 +18,7 @@ from inference.progress import Progress
 from inference.record.build import build_record
 from inference.record.model import Record
 from inference.record.scores import NoQuality, Quality
+from inference.status import LaneStatus
 
 LOOK_S = 0.05
 MOST_SETTLE_S = 300.0
@@ -40,6 +41,7 @@ def compare(
     The model stays the same from the first warm-up to the last score.
     """
     outcomes: dict[str, list[Progress]] = {}
+    known: dict[str, LaneStatus] = {}
     used = mode
     with engine.hold_model():
         if repeats > 1:
@@ -52,12 +54,21 @@ def compare(
             used = comparison.mode
             for key, progress in results.items():
                 outcomes.setdefault(key, []).append(progress)
-            keep(build_record(engine.status(), request, used, outcomes))
-        record = build_record(engine.status(), request, used, outcomes)
+            keep(build_record(_status(engine, known), request, used, outcomes))
+        record = build_record(_status(engine, known), request, used, outcomes)
         if quality and all(outcomes.values()):
             last = {key: runs[-1] for key, runs in outcomes.items()}
             return replace(record, quality=quality(engine, last, not request.temperature))
         return record
+
+
+def _status(engine: Engine, known: dict[str, LaneStatus]) -> list[LaneStatus]:
+    """All lanes as they are now; what a lane was whose process has died since stands in `known`, for the runs that it answered."""
+    found = [
+        replace(lane, facts=known[lane.key].facts, load=known[lane.key].load) if lane.facts is None and lane.key in known else lane for lane in engine.status()
+    ]
+    known.update({lane.key: lane for lane in found if lane.facts})
+    return found
 
 
 def warm_up(

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from inference.engine.inbox import Inbox
 from inference.engine.signs import Signs
-from inference.events import ENDS, AnyRequest, Done, Hello, LaneFacts, Loaded, LoadFigures, Loading, Request, RunEvent
+from inference.errors import nothing_kept
+from inference.events import ENDS, AnyRequest, Done, Failed, Hello, LaneFacts, Loaded, LoadFigures, Loading, Request, RunEvent, Text
 from inference.fast import WAYS
 from inference.lanes import LaneName
 from inference.status import LOADING_STATES, LaneStatus, Quiet
@@ -61,6 +62,7 @@ class Run:
     ended: bool = False
     contended: bool = False
     began: bool = False
+    wrote: bool = False
     path: str | None = None
     place: tuple[int, str] | None = None
     t_first: float | None = None
@@ -69,6 +71,9 @@ class Run:
         """Hand an event to the reader; nothing follows a Done or Failed."""
         if self.ended:
             return
+        self.wrote |= isinstance(event, Text) and bool(event.delta)
+        if isinstance(event, Failed) and not self.wrote:
+            event = replace(event, message=nothing_kept(event.message))
         self.ended = isinstance(event, ENDS)
         self.inbox.put(event)
 
@@ -229,7 +234,7 @@ class LaneSlot:
         self.faults += bool(suspects)
         blamed = suspects if self.faults >= MOST_FAULTS else ()
         self.lost_ways = tuple(dict.fromkeys((*self.lost_ways, *filter(None, (trying, *blamed)))))
-        self.state, self.reason = "off", reason
+        self.state, self.reason = "off", nothing_kept(reason)  # of the lane; its run is told by itself
         self.deaths += not trying  # the ways are few, and each is tried once
         self.facts = None
         self.load_ended(now)

@@ -140,7 +140,8 @@ class Level:
 class Limit:
     """A longest wait that is acceptable, and where it breaks: at `breaks` clients, the fewest measured at which it does, `keeps` being the most below.
 
-    `by` is what was held against it there (p95 or max), `found_s` how long that was; None where it does not break.
+    `by` is what was held against it there (p95 or max), `found_s` how long that was; where questions failed there `by` is failed, and they kept no limit.
+    None where it does not break.
     """
 
     limit_s: float
@@ -155,6 +156,8 @@ def limit_of(levels: Sequence[Level], figure: str, limit_s: float) -> Limit | No
     keeps = None
     for level in levels:
         spread: Spread = getattr(level, figure)
+        if level.of(FAILED) and (spread.held is None or spread.held <= limit_s):
+            return Limit(limit_s, keeps, level.clients, FAILED)
         if spread.held is None:
             continue
         if spread.held > limit_s:

@@ -5,6 +5,7 @@ In: a plan and what was measured by it. Out: text, at most so many columns wide;
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,7 +15,7 @@ from inference.load.clients import LaneLoad
 from inference.load.level import FAILED, LEAST_FOR_P95, LEFT, Level, Limit, limit_of
 from inference.load.plan import Plan
 from inference.record import grid
-from inference.units import UNKNOWN, count, seconds
+from inference.units import UNKNOWN, count, exact_seconds, seconds, seconds_to
 
 HEAD = ("clients", "first\ntoken\np50", "\n\np95", "\n\nmax", "\ntotal\np50", "\n\np95", "\n\nmax", "answers\na\nminute", "\n\nn")
 HANG = 2
@@ -123,10 +124,10 @@ def _limits(plan: Plan, load: LaneLoad) -> Iterator[tuple[str, str, Limit]]:
 
 
 def _limit_words(words: str, limit: Limit) -> str:
-    allowed = f"{seconds(limit.limit_s)} {words}"
+    allowed = f"{exact_seconds(limit.limit_s)} {words}"
     if limit.breaks is None:
         return f"{allowed}: kept up to {count(limit.keeps or 0, 'client')}, the most that were measured."
-    found = f"{limit.by} {seconds(limit.found_s)}"
+    found = "questions failed" if limit.found_s is None else f"{limit.by} {seconds_to(limit.found_s, math.ceil)}"
     if limit.keeps is None:
         return f"{allowed}: not kept, with {count(limit.breaks, 'client')} already ({found})."
     between = "; what lies between was not measured" if limit.breaks - limit.keeps > 1 else ""

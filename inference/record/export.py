@@ -95,7 +95,7 @@ def _csv_row(record: Record, name: str, lane: LaneRecord, number: int, run: RunR
     vram, ram, load, row, energy = run.vram or Vram(), run.ram or Ram(), lane.load, record.row, run.energy
     quality = record.quality.lanes.get(name) if isinstance(record.quality, Quality) else None
     return {
-        "created": record.created, "model": record.model.id, "lane": name, "device": lane.device, "precision": lane.precision,
+        "created": record.created, "model": lane.model_id or record.model.id, "lane": name, "device": lane.device, "precision": lane.precision,
         "mode": record.request.mode, "line": row and row.line, "prompt": record.request.prompt, "expected": row and row.expected,
         "repeat": number, **{key: getattr(run, key) for key in RUN}, "load_total_s": load and load.total_s, "load_cold": load and load.cold,
         "weights_bytes": lane.weights_bytes, "vram_reserved": vram.reserved, "vram_allocated": vram.allocated,

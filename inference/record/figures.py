@@ -1,7 +1,7 @@
 """The figures that lanes are held against each other by: one list, with a title, words, how it is read, and what more of it means.
 
 Verdict, summary, table, history, charts, the tables of a prompts file and the bench's take theirs from here. A ratio is
-other / reference; of unlike things (a cold and a warm load, VRAM and RAM) there is none, and the reason is told.
+other / reference; of unlike things (a cold and a warm load, one that fetched the model, VRAM and RAM) there is none, and the reason is told.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from inference.events import LoadFigures
 from inference.record.model import LaneRecord
-from inference.units import UNKNOWN, rate, seconds, size, times
+from inference.units import UNKNOWN, rate, same_size, seconds, size, times
 
 Words = Callable[[float | None], str]
 Two = Callable[[LaneRecord, LaneRecord], str]
@@ -69,10 +70,21 @@ def _both_loads(other: LaneRecord, reference: LaneRecord) -> str:
 
 
 def _unlike_loads(other: LaneRecord, reference: LaneRecord) -> str:
-    """A warm load finds files and libraries in memory that a cold one reads from the disk."""
-    if not other.load or not reference.load or other.load.cold == reference.load.cold:
+    """A warm load finds files and libraries in memory that a cold one reads from the disk; what one lane fetched or restored the other one finds."""
+    if not other.load or not reference.load:
         return ""
-    return f"the first is a {_cold(other)} load, the second a {_cold(reference)} one"
+    if other.load.cold != reference.load.cold:
+        return f"the first is a {_cold(other)} load, the second a {_cold(reference)} one"
+    first, second = other.load, reference.load
+    whole, without = ratio(first.total_s, second.total_s), ratio(first.total_s - fetching_s(first), second.total_s - fetching_s(second))
+    if not whole or not without or same_size(whole / without):
+        return ""
+    return f"{seconds(fetching_s(first))} of the first and {seconds(fetching_s(second))} of the second went into fetching or restoring the model"
+
+
+def fetching_s(load: LoadFigures) -> float:
+    """The part of a load in which the model's files came from elsewhere, or were restored: it is not there the next time."""
+    return load.spans.get("download", 0.0)
 
 
 def _cold(lane: LaneRecord) -> str:

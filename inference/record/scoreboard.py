@@ -7,6 +7,7 @@ called a tie, and the caveat that goes with them. A ratio is always told from th
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference.lanes import LaneName, short_word
@@ -44,6 +45,7 @@ class Standing:
 
 
 OTHER_COMMITS = "The lanes had different commits of one model ({}): it was changed on the Hub meanwhile, so the answers differ by that too. Start anew."
+OTHER_MODELS = "The lanes were given models of other names ({}): whether their weights are the same is not known here."
 TITLES = ("Writing speed", "First word", "Size", "Answers")
 _WON = {SPEED.key: "writes {} faster", FIRST_TOKEN.key: "starts {} sooner", WEIGHTS.key: "is {} smaller"}
 _TIED = {SPEED.key: "Equally fast", FIRST_TOKEN.key: "Equally soon", WEIGHTS.key: "The same size"}
@@ -152,18 +154,20 @@ def caveat(record: Record) -> str:
         return ""
     here = [lane for lane in lanes if not lane.elsewhere]
     one_device = len({lane.device for lane in here}) == 1
+    models = {lane.model_id: name(record, key) for key, lane in zip(held, lanes, strict=True) if not lane.elsewhere and lane.model_id}
     commits = {lane.revision: name(record, key) for key, lane in zip(held, lanes, strict=True) if lane.model_id == lanes[0].model_id and lane.revision}
     parts = [OTHER_COMMITS.format(", ".join(f"{whose} {commit[:12]}" for commit, whose in commits.items()))] if len(commits) > 1 else []
     parts += [f"{first}."] if (first := fastest(record)) else []
     parts += [f"{lane.server} is a server elsewhere: its times are taken here, the network included." for lane in lanes if lane.elsewhere]
-    if one_device and len(here) == len(lanes) == 2 and len(commits) < 2:
+    parts += [OTHER_MODELS.format(", ".join(f"{whose} {model}" for model, whose in models.items()))] if len(models) > 1 else []
+    if one_device and len(here) == len(lanes) == 2 and len(commits) < 2 and len(models) < 2:
         parts.append("Both ran on the same device: what differs is the precision, and the kernels for it.")
     if record.verdict.device_effect and record.verdict.precision_effect:
         parts.append(
             f"Of the speed, the device makes {_effect(record.verdict.device_effect)} and 4 bits with their kernels make {_effect(record.verdict.precision_effect)}."
         )
     elif not one_device:
-        parts.append("Device and precision differ at once: the speed is not the quantization's doing alone.")
+        parts.append(_at_once(record, held))
     runs = [run for lane in lanes for run in lane.ended_runs]
     slower = [lane for lane in held if any(run.path_reason for run in record.lanes[lane].ended_runs)]
     parts += [f"{name(record, lane)} was not at its fastest." for lane in slower]
@@ -171,9 +175,29 @@ def caveat(record: Record) -> str:
         parts.append(f"Cut at {record.request.max_new_tokens} tokens.")
     if any(run.alone is False for run in runs):
         parts.append("Other runs went on beside, which slows.")
-    if all(lane.n == 1 for lane in lanes):
-        parts.append("One run each: times vary from run to run.")
+    parts += [f"{name(record, lane)} did not answer the same each time: its last answer is held against the other's." for lane in held if _varies(record, lane)]
+    once = [lane for lane in held if record.lanes[lane].n == 1]
+    if once:
+        whose = "One run each" if len(once) == len(held) else f"Of {' and '.join(name(record, lane) for lane in once)} there is one run"
+        parts.append(f"{whose}: times vary from run to run.")
     return " ".join(parts)
+
+
+def _varies(record: Record, lane: str) -> bool:
+    """Whether a lane's repeats gave different answers; of a record that holds several prompts' runs that says nothing."""
+    found = record.lanes[lane]
+    return len(found.runs) <= record.request.repeats and len({run.token_ids or run.text for run in found.ended_runs}) > 1
+
+
+def _at_once(record: Record, held: Sequence[str]) -> str:
+    """Which of the lanes differ from the reference in device and precision, so that the speed is credited to neither alone."""
+    reference = record.verdict.pairs[0].reference
+    apart = [lane for lane in held if not record.lanes[lane].elsewhere and record.lanes[lane].device != record.lanes[reference].device]
+    what = "quantization" if any(LaneName.parse(lane).four_bit for lane in apart) else "precision"
+    if len(held) == 2:
+        return f"Device and precision differ at once: the speed is not the {what}'s doing alone."
+    titles = " and ".join(record.lanes[lane].title(lane) for lane in apart)
+    return f"From {record.lanes[reference].title(reference)} to {titles} device and precision differ at once: that speed is not the {what}'s doing alone."
 
 
 def _effect(ratio: float) -> str:

@@ -6,7 +6,8 @@ break. Text for a terminal is made here, Markdown in `markdown.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from inference import ends, terminal
@@ -22,6 +23,7 @@ from inference.record.verdict import reference_of, summary_lines
 from inference.units import UNKNOWN, count, joules, rate, seconds, size, watts
 
 MOST_KEPT = 6  # parts of a 4-bit lane that are named in its cell
+MOST_COUNTS = 3  # numbers of tokens that are told one by one
 Cell = Callable[[Record, LaneRecord], str]
 Words = Callable[[float | None], str]
 NO_REST = "no rest of a second before a run"
@@ -83,7 +85,7 @@ def _not_here(lane: LaneRecord) -> str:
 def _model_size(record: Record, lane: LaneRecord) -> str:
     parameters = record.model.parameters
     weights = shown(lane.weights_bytes, size, lane, "weights_bytes")
-    return f"{weights}\n{parameters:,} parameters" if parameters and not lane.elsewhere else weights
+    return f"{weights}\n{parameters:,} parameters" if parameters and not lane.elsewhere and lane.model_id == record.model.id else weights
 
 
 def _startup(record: Record, lane: LaneRecord) -> str:
@@ -115,10 +117,15 @@ def _spread(key: str, words: Words) -> Cell:
 
 def _inference(record: Record, lane: LaneRecord) -> str:
     runs = lane.ended_runs or lane.runs
-    counts = sorted({run.new_tokens for run in runs if run.new_tokens is not None})
-    tokens = f"\n{' or '.join(map(str, counts)) or UNKNOWN} tokens out, {runs[-1].prompt_tokens or UNKNOWN} in" if runs else ""
+    tokens = f"\n{_counts(run.new_tokens for run in runs)} tokens out, {_counts(run.prompt_tokens or None for run in runs)} in" if runs else ""
     by = next((f"\ncounted by {run.counted_by}" for run in reversed(runs) if run.counted_by), "")
     return spread(lane, TOTAL.key, TOTAL.words) + tokens + by
+
+
+def _counts(of: Iterable[int | None]) -> str:
+    """What several runs have, each number once: "3 or 5", of many of them "3 to 50"."""
+    found = sorted({n for n in of if n is not None})
+    return f"{found[0]} to {found[-1]}" if len(found) > MOST_COUNTS else " or ".join(map(str, found)) or UNKNOWN
 
 
 def _waits(record: Record, lane: LaneRecord) -> str:
@@ -194,20 +201,26 @@ def _quality(record: Record, lane: LaneRecord) -> str:
 
 def conditions(record: Record, lane: LaneRecord) -> str:
     """How a lane was measured: mode, alone or not, cold or warm, path, kernel, number of runs and how they ended."""
-    run = lane.shown_run
-    if run is None:
+    runs = lane.ended_runs or lane.runs
+    if not runs:
         return UNKNOWN
-    alone = {True: "alone", False: "contended", None: "alone or not: unknown"}[run.alone]
+    alone = _of_each([{True: "alone", False: "contended", None: "alone or not: unknown"}[each.alone] for each in runs])
     if lane.elsewhere:
         alone = "times taken at the client, network included"
-    warm = {True: "warm run", False: "cold run (first since the load)", None: "warm or cold: unknown"}[run.warm]
+    warm = _of_each([{True: "warm run", False: "cold run (first since the load)", None: "warm or cold: unknown"}[each.warm] for each in runs])
     reasons = "; ".join(dict.fromkeys(each.path_reason for each in lane.runs if each.path_reason))
     why_slow = f" ({reasons})" if reasons else ""
     paths = sorted({each.path for each in lane.runs if each.path}) or [UNKNOWN]
     others = len(lane.runs) - lane.n
     rest = f", not counted: {count(others, 'run')} that failed or was stopped" if lane.n and others else ""
     how = "" if lane.elsewhere else f"path {' and '.join(paths)}{why_slow}, kernel {lane.kernel or UNKNOWN}\n"
-    return f"{record.request.mode}, {alone}, {warm}\n{how}n {lane.n}, end: {ends.WORDS[run.finish_reason]}{rest}"
+    return f"{record.request.mode}, {alone}, {warm}\n{how}n {lane.n}, end: {_of_each([ends.WORDS[each.finish_reason] for each in runs])}{rest}"
+
+
+def _of_each(told: Sequence[str]) -> str:
+    """What holds of all runs, or of how many of them each: "2 of 3 contended, 1 of 3 alone"."""
+    found = Counter(told)
+    return told[0] if len(found) == 1 else ", ".join(f"{n} of {len(told)} {words}" for words, n in found.most_common())
 
 
 def _faster_ways(record: Record, lane: LaneRecord) -> str:

@@ -90,7 +90,8 @@ def _pair_text(record: Record, pair: Pair) -> str:
     if other.elsewhere:
         sentence += f" {AT_THE_CLIENT}"
     elif other.device != reference.device:
-        sentence += " Device and precision differ at once here, so the speed is not the quantization's doing."
+        what = "quantization" if names.LaneName.parse(pair.other).four_bit else "precision"
+        sentence += f" Device and precision differ at once here, so the speed is not the {what}'s doing."
     return sentence
 
 
@@ -162,7 +163,8 @@ def _effects(record: Record) -> Lines:
 
 
 def _lengths(record: Record) -> Lines:
-    counts = {name: lane.ended_runs[-1].new_tokens for name, lane in record.lanes.items() if lane.n and lane.ended_runs[-1].new_tokens is not None}
-    if len(set(counts.values())) < 2:
+    known = {name: {run.new_tokens for run in lane.ended_runs if run.new_tokens is not None} for name, lane in record.lanes.items()}
+    counts = {name: sorted(each) for name, each in known.items() if each}
+    if len(set[int]().union(*counts.values())) < 2:
         return []
-    return [("Lengths differ", "the totals are of " + ", ".join(f"{n} tokens ({name})" for name, n in counts.items()))]
+    return [("Lengths differ", "the totals are of " + ", ".join(f"{' or '.join(map(str, each))} tokens ({name})" for name, each in counts.items()))]

@@ -181,7 +181,9 @@ def _marks(record: Record, name: str, lane: LaneRecord, run: RunRecord) -> Itera
     if "noise" in (lane.note or ""):
         yield Mark("note", "Noise: random weights")
     if run.finish_reason in ("length", "stopped"):
-        yield Mark("note", {"length": f"Cut at {run.length}", "stopped": "Stopped here"}[run.finish_reason])
+        yield Mark(
+            "note", {"length": "Cut at the token limit" if run.new_tokens is None else f"Cut at {run.length}", "stopped": "Stopped here"}[run.finish_reason]
+        )
     if (expected := _expected(record)) and run.counted:
         right = is_right(run.text, expected, WAY)
         yield Mark("right", "✓ Holds what is expected") if right else Mark("wrong", "✗ Does not hold what is expected")

@@ -105,7 +105,7 @@ class Part:
     @property
     def beside(self) -> str:
         """What must be said beside who won, or why nobody did."""
-        if self.facts and not self.one:
+        if not self.one:
             return overall.beside(self.records, self.facts)
         return scoreboard.no_winner(self.whole) or scoreboard.caveat(self.whole)
 
@@ -165,6 +165,14 @@ class Part:
             for line in _faults(record):
                 found.setdefault(line, []).append(number)
         return [line + _which(numbers, len(self.records)) for line, numbers in found.items()]
+
+    @property
+    def no_fault(self) -> str:
+        """What may be said where there is none of that; of a server nobody here knows how it answered."""
+        here = [lane for lane in self.whole.lanes.values() if not lane.elsewhere]
+        alone = " and alone" if all(run.alone for lane in here for run in lane.runs) else ""
+        whose = ", at its fastest" if len(here) == len(self.whole.lanes) else ", those that run here at their fastest"
+        return f"None: every lane answered{whose}{alone}."
 
     @property
     def command(self) -> str:

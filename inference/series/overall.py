@@ -53,9 +53,20 @@ def facts(records: Sequence[Record], medians: dict[str, LaneMedians]) -> tuple[F
 
 
 def beside(records: Sequence[Record], told: Sequence[Fact]) -> str:
-    """What must be said beside the facts `told` of all these; where there are none, why nobody won."""
+    """What must be said beside the facts `told` of all these, and of more than two lanes who writes fastest; where nothing is held together, why nobody won."""
     whole = overall(records)
-    return " ".join(filter(None, [scoreboard.caveat(whole), _could_show(records)])) if told else scoreboard.no_winner(whole)
+    parts = [scoreboard.caveat(whole), _unlike_prompts(whole, records), _could_show(records) if told else ""]
+    return scoreboard.no_winner(whole) or " ".join(filter(None, parts))
+
+
+def _unlike_prompts(whole: Record, records: Sequence[Record]) -> str:
+    """Where a lane failed at prompts that another one answered: a longer prompt takes longer, so their figures are of unlike things."""
+    held = dict.fromkeys(lane for pair in whole.verdict.pairs for lane in (pair.other, pair.reference))
+    answered = {lane: [number for number, record in enumerate(records) if lane in record.lanes and record.lanes[lane].n] for lane in held}
+    if len(set(map(tuple, answered.values()))) < 2:
+        return ""
+    told = ", ".join(f"{scoreboard.name(whole, lane)} {len(numbers)} of {len(records)}" for lane, numbers in answered.items())
+    return f"The lanes did not answer the same prompts ({told}), so part of what sets their figures apart may be the prompts."
 
 
 def _could_show(records: Sequence[Record]) -> str:

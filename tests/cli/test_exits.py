@@ -79,6 +79,12 @@ def test_wrong_arguments_end_with_2_and_one_sentence(arguments, words, no_lane, 
     assert command_line.main(arguments) == 2 and said_once(capsys, words)
 
 
+@pytest.mark.parametrize("arguments", [["compare", "hi"], ["bench"], ["quality", "--text", "t.txt"], ["doctor"]])
+def test_a_cache_that_can_t_be_written_is_a_setting_to_change(arguments, no_lane, monkeypatch, capsys):
+    monkeypatch.setenv("CACHE_DIR", "/dev/null/cache")
+    assert command_line.main(arguments) == 2 and said_once(capsys, "No writable cache folder (/dev/null/cache). Set CACHE_DIR to one.")
+
+
 def fail(error):
     def open_engine(settings):
         raise error

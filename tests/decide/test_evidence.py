@@ -168,3 +168,8 @@ def test_unlike_limits_and_unlike_prompts_are_said():
     assert "unlike numbers of tokens (cuda:nf4 at 50, cpu:fp32 at 50 and 128)" in found.remarks[0]
     assert "not asked the same prompts (cuda:nf4 1, cpu:fp32 2)" in found.remarks[1]
     assert gather([two()]).remarks == ()
+
+
+def test_fetching_the_model_is_no_part_of_what_waking_takes():
+    records = [changed(two(), load=LoadFigures(70.0, {"download": 60.0, "quantize": 10.0}))]
+    assert lane_of(gather(records)).load_s == 10.0

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from inference.engine.engine import Engine
-from inference.errors import InferenceError
+from inference.engine.process import why_it_died
+from inference.errors import DEVICE_LOST_CODE, KEPT, InferenceError
 from inference.events import Done, Failed, Loaded, LoadFigures, Request, Text
 from inference.settings import Settings
 from tests.support.fake_lane import facts
@@ -174,3 +175,13 @@ def test_an_error_in_the_body_of_with_ends_the_lanes_and_the_runs_and_is_passed_
     assert started and all(process.closed for process in started) and all(run.ended for run in asked)
     with pytest.raises(InferenceError, match="shutting down"):
         engine.submit(Request("hi"))
+
+
+@pytest.mark.parametrize("code", [-9, -11, DEVICE_LOST_CODE])
+def test_no_text_is_said_to_be_kept_where_there_was_none(code, loaded):
+    four, _ = runs(loaded.ask(mode="together"))
+    loaded.lanes["auto:nf4"].begin()
+    loaded.lanes["auto:nf4"].exit(code)
+    message = last(loaded, four).message
+    assert "text so far" not in message and message.endswith((" start it anew.", " for the trace.", " next prompt.")) and KEPT in why_it_died(code)
+    assert "text so far" not in (loaded.engine.status()[0].reason or ""), "nor of the lane, which is no run"

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from inference.engine import process, silence, watch
-from inference.engine.compare import follow
+from inference.engine.compare import compare, follow
 from inference.engine.engine import Engine
 from inference.engine.runs import Run
 from inference.events import Failed, Request
+from inference.record.verdict import verdict_text
 from inference.score_events import ScoreRequest
 from inference.settings import Settings
 from tests.support.page_fixtures import start_fake_lane
@@ -186,3 +187,10 @@ def test_a_stop_ends_a_frozen_run_within_its_patience(lanes, monkeypatch, phase)
     lanes.script()
     until(lambda: lanes.pid() not in (0, struck), what="a new process")
     assert lanes.end(lanes.ask()) == "done"
+
+
+def test_a_lane_that_died_in_its_last_repeat_is_what_it_was_in_those_that_count(lanes):
+    record = compare(lanes.engine, Request("hi"), repeats=2, keep=lambda _: lanes.file.write_text(json.dumps({OTHER: {"die_at": 2}})))
+    lane = record.lanes[OTHER]  # which is not started anew before it is asked again
+    assert lane.n == 1 and len(lane.runs) == 2 and (lane.precision, lane.device, lane.weights_bytes) == ("FP32", "cpu", 4000) and lane.load
+    assert "unknown" not in verdict_text(record) and "differ at once" not in verdict_text(record)

@@ -217,3 +217,20 @@ def test_a_lane_that_wrote_slower_for_more_clients_was_not_alone_on_its_machine(
 def test_where_a_limit_breaks_is_a_sentence(limit_s, words):
     found = clients.LaneLoad("cpu:fp32", (level(1, 1.0), level(2, 1.0, 2.0), level(8, 8.0)))
     assert words in load_table(plan(1, 2, 8, max_total_s=limit_s), [found], WIDE)
+
+
+LIMITED = plan(4, 8, max_first_token_s=2.0, max_total_s=2.0)
+
+
+def test_questions_that_failed_kept_no_limit():
+    failed = Seen(1, 0.0, FAILED, error="It broke.")
+    some, none = Level(8, (*level(8, 1.0).seen, failed)), Level(8, (failed,))
+    for last in (some, none):
+        assert limit_of([level(4, 1.0), last], "total", 2.0) == Limit(2.0, 4, 8, "failed")
+        assert "kept with 4 clients, breaks with 8 (questions failed)" in load_table(LIMITED, [clients.LaneLoad("cpu:fp32", (level(4, 1.0), last))], 200)
+    assert limit_of([Level(8, (*level(8, 3.0).seen, failed))], "total", 2.0) == Limit(2.0, None, 8, "max", 3.0)
+
+
+def test_a_wait_that_breaks_a_limit_is_never_told_as_the_limit_itself():
+    told = load_table(LIMITED, [clients.LaneLoad("cpu:fp32", (level(4, 1.0), level(8, 2.003)))], 200)
+    assert "2.00 s for the whole answer: kept with 4 clients, breaks with 8 (max 2.01 s)" in told

@@ -12,7 +12,7 @@ from inference.cli import main as command_line
 from inference.cli import quality as quality_command
 from inference.engine.engine import Engine
 from inference.engine.process import why_it_died
-from inference.errors import InferenceError
+from inference.errors import InferenceError, nothing_kept
 from inference.events import Request
 from inference.quality.prompts import quality_of_prompts
 from inference.record.export import quality_as_json
@@ -85,7 +85,10 @@ def test_an_answer_that_a_lane_can_not_score_names_that_lane_once(measure, lane)
 @pytest.mark.parametrize(("number", "line"), [(2, 3), (4, 6)])
 @pytest.mark.parametrize(
     ("fault", "error"),
-    [({"score_fails": "The logits are not finite. Ask again."}, "The logits are not finite."), ({"score_dies": True}, why_it_died(-signal.SIGKILL))],
+    [
+        ({"score_fails": "The logits are not finite. Ask again."}, "The logits are not finite."),
+        ({"score_dies": True}, nothing_kept(why_it_died(-signal.SIGKILL))),
+    ],
 )
 def test_the_lane_at_fault_stands_in_the_record(tmp_path, lane, number, line, fault, error):
     script = tmp_path / "script.json"

@@ -185,3 +185,15 @@ def test_two_loads_of_one_kind_are_compared(cold):
     record = loaded(cold, cold)
     assert record.verdict.pairs[0].load == pytest.approx(0.05 / 6)
     assert dict(summary_lines(record))["Load"] == f"120.0 times shorter (50 ms against 6.00 s), both {'cold' if cold else 'warm'}"
+
+
+@pytest.mark.parametrize(
+    ("fetched", "told"), [(58.0, "no ratio (62.0 s against 6.00 s): 58.0 s of the first and 10 ms of the second went"), (0.1, "1.5 times shorter")]
+)
+def test_a_load_that_fetched_the_model_gives_no_ratio_to_one_that_found_it(fetched, told):
+    lanes = [
+        replace(status("cpu:nf4"), load=LoadFigures(4.0 + fetched, {"download": fetched, "quantize": 4.0})),
+        replace(status("cpu:fp32"), load=LoadFigures(6.0, {"download": 0.01, "read": 5.99})),
+    ]
+    record = build_record(lanes, Request("hi"), "in-turn", {"cpu:nf4": [ended(5)], "cpu:fp32": [ended(10)]})
+    assert dict(summary_lines(record))["Load"].startswith(told) and (record.verdict.pairs[0].load is None) is (fetched > 1)

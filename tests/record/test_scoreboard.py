@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from inference.record.scoreboard import as_text, caveat, factor, facts, fastest, first_different_word, name, no_winner, standings
+from inference.record.verdict import summary_lines
 from tests.support.records import ended, record_of, saying
 
 
@@ -159,3 +160,34 @@ def test_a_factor_is_told_from_the_larger_side(ratio, said):
 def test_with_the_lane_between_the_device_and_the_precision_are_told_apart():
     record = record_of(cuda_nf4=[ended(30.0)], cuda_bf16=[ended(50.0)], cpu_fp32=[ended(5.0)])
     assert "Of the speed, the device makes 10.0× and 4 bits with their kernels make 0.60×." in caveat(record)
+
+
+def test_a_tie_is_one_whichever_of_the_two_is_the_reference():
+    for four_bit, full in ((10.52, 10.0), (10.0, 10.52), (10.5, 10.0), (10.0, 10.5)):
+        tied = "Equally fast" in words(record_of(cpu_nf4=ended(four_bit), cpu_fp32=ended(full)))["Writing speed"][0]
+        assert tied is (10.5 in (four_bit, full)), (four_bit, full)
+
+
+def test_of_several_lanes_it_is_said_which_ones_differ_in_two_things():
+    told = caveat(record_of(cpu_fp32=ended(5.0), cpu_nf4=ended(9.0), cuda_nf4=ended(20.0)))
+    assert "From FP32 on the CPU to 4-bit NF4 on the GPU device and precision differ at once: that speed" in told
+    told = caveat(record_of(cpu_fp32=ended(5.0), cuda_bf16=ended(20.0)))
+    assert "the speed is not the precision's doing alone" in told, "nothing is quantized there"
+
+
+def test_lanes_of_models_of_other_names_are_not_said_to_differ_in_precision_alone():
+    record = record_of(cpu_nf4=ended(20.0), cpu_fp32=ended(5.0))
+    lanes = {name: replace(lane, model_id="./merged" if name == "cpu:fp32" else "./tuned") for name, lane in record.lanes.items()}
+    told = caveat(replace(record, lanes=lanes))
+    assert "models of other names (4-bit ./tuned, FP32 ./merged)" in told and "what differs is the precision" not in told
+
+
+def test_a_lane_of_which_one_run_alone_counts_is_named():
+    record = record_of(cpu_nf4=[ended(20.0), ended(9.0, reason="stopped")], cpu_fp32=[ended(5.0)] * 2)
+    assert "Of 4-bit there is one run: times vary from run to run." in caveat(record)
+
+
+def test_a_lane_whose_repeats_differ_is_not_told_by_its_last_answer_alone():
+    record = record_of(cpu_nf4=[ended(9.0, ids=(1, 2, 3, 4, 5)), ended(9.0)], cpu_fp32=[ended(5.0)] * 2)
+    assert "4-bit did not answer the same each time" in caveat(record) and "FP32 did not" not in caveat(record)
+    assert dict(summary_lines(record))["Lengths differ"] == "the totals are of 3 or 5 tokens (cpu:nf4), 3 tokens (cpu:fp32)"

@@ -202,3 +202,26 @@ def test_an_answer_can_not_break_the_markdown_table():
 def test_the_drivers_figure_is_this_process_or_nothing():
     assert choose({7: 100, 8: 50}, 7) == 100 and choose({8: 50}, 7) == 50
     assert choose({8: 50, 9: 60}, 7) is None and choose({}, 7) is None and choose({7: None}, 7) is None
+
+
+def test_conditions_and_tokens_are_those_of_all_runs_and_not_of_the_last():
+    slow = ended(5)
+    slow = replace(slow, done=replace(slow.done, alone=False, warm=False, finish_reason="length", prompt_tokens=9))
+    rows = {row.title: row.cells[0] for row in table_rows(record_of(cpu_nf4=[slow, slow, ended(5)], cpu_fp32=[ended(5)]))}
+    assert "2 of 3 contended, 1 of 3 alone" in rows["Conditions"] and "2 of 3 cold run" in rows["Conditions"]
+    assert "end: 2 of 3 cut at the token limit, 1 of 3 by itself" in rows["Conditions"] and "3 tokens out, 4 or 9 in" in rows["Inference time"]
+
+
+def test_why_a_figure_is_unknown_is_told_of_the_runs_that_count():
+    one = ended(5, ids=(1,))
+    one = replace(one, done=replace(one.done, timings=replace(one.done.timings, decode_tps=None, tpot_s=None)))
+    record = record_of(cpu_nf4=[one, Progress(0.0, "failed", error="It died.")], cpu_fp32=[ended(5)] * 2)
+    assert why(record.lanes["cpu:nf4"], "decode_tps") == "it takes two tokens"
+
+
+def test_a_lane_of_another_model_has_its_own_name_and_not_the_others_parameters():
+    other = replace(status("cpu:fp32"), facts=replace(status("cpu:fp32").facts, model_id="you/full"))
+    record = build_record([status("cpu:nf4"), other], Request("hi"), "in-turn", {"cpu:nf4": [ended(20)], "cpu:fp32": [ended(5)]})
+    assert [row["model"] for row in csv.DictReader(io.StringIO(to_csv([record])))] == ["fake/model", "you/full"]
+    (cells,) = (row.cells for row in table_rows(record) if row.title == "Model size")
+    assert "1,000 parameters" in cells[0] and "parameters" not in cells[1]

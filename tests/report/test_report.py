@@ -9,17 +9,19 @@ from html.parser import HTMLParser
 
 from inference.cli import main as command_line
 from inference.cli import prompts as prompts_command
+from inference.events import Request
 from inference.host.child import ROOT
 from inference.host.hardware import from_file
 from inference.lanes import usual_title
 from inference.progress import Progress
+from inference.record.build import build_record
 from inference.record.model import Row
 from inference.record.scores import Figures, NoQuality, Quality
 from inference.report.html import html_report
 from inference.series.series import Series
 from inference.space import files
 from inference.space.asked import Asked, variables
-from tests.support.records import ended, record_of, saying
+from tests.support.records import ended, record_of, saying, status
 from tests.support.scripted import ScriptedEngine
 from ui.prompts.tab import in_format
 
@@ -147,7 +149,7 @@ def test_the_command_repeats_it_and_the_file_is_given_with_it():
 def test_faults_are_told_with_their_prompts_and_nothing_fails_without_figures():
     text = html_report([*SIX[:2], record_of(cpu_nf4=ended(5), cpu_fp32=DIED)])
     assert "FP32 on the CPU: It died. (prompt 3)" in text and '<p class="broken">It died.</p>' in text
-    assert "None: every lane answered" in html_report(SIX)
+    assert "None: every lane answered, at its fastest and alone." in html_report(SIX)
     assert "No winner" in html_report([record_of(cpu_nf4=DIED, cpu_fp32=DIED)]) and "Nothing was measured" in html_report([])
 
 
@@ -245,3 +247,12 @@ def test_the_command_writes_it_of_a_file_of_prompts(monkeypatch, tmp_path, capsy
     (tmp_path / "p.txt").write_text("hello", "utf-8")
     assert command_line.main(["compare", "--prompts", str(tmp_path / "p.txt"), "--report", str(tmp_path / "r.html")]) == 0
     assert (tmp_path / "r.html").read_text("utf-8") == html_report(SIX) and capsys.readouterr().out
+
+
+def test_of_a_server_it_is_not_said_that_it_was_alone_and_a_cut_without_a_count_is_a_cut():
+    served = replace(ended(30, reason="length"), n=0)
+    served = replace(served, done=replace(served.done, token_ids=(), new_tokens=None, alone=None))
+    lane = replace(status("endpoint:x"), title="vLLM", load=None)
+    text = html_report([build_record([lane, status("cpu:fp32")], Request("hi"), "in-turn", {"endpoint:x": [served], "cpu:fp32": [ended(5)]})])
+    assert "None: every lane answered, those that run here at their fastest and alone." in text
+    assert "Cut at the token limit" in text and "Cut at tokens not counted" not in text

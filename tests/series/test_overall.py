@@ -65,6 +65,14 @@ def test_two_lanes_of_one_precision_are_told_apart_by_their_device():
     assert list(titles.values()) == ["4-bit (NF4), GPU", "4-bit (NF4), CPU", "Full precision (FP32)"]
 
 
-def test_more_than_two_lanes_have_medians_and_no_single_winner():
-    found = [record_of(cuda_nf4=ended(10), cpu_nf4=ended(10), cpu_fp32=ended(20))]
-    assert overall.facts(found, medians(found)) == () and table.verdict_lines(Series((), records=found)) == []
+def test_more_than_two_lanes_have_medians_no_single_winner_and_what_must_be_said_beside():
+    found = [record_of(cuda_nf4=ended(10), cpu_nf4=ended(10, reason="length"), cpu_fp32=ended(20))] * 2
+    (told,) = table.verdict_lines(Series((), records=found))
+    assert overall.facts(found, medians(found)) == () and told.startswith("FP32 on the CPU writes fastest") and told.endswith("Cut at 50 tokens.")
+
+
+def test_figures_of_unlike_prompts_are_said_to_be():
+    found = records((ended(10), ended(20)), (ended(10), ended(20, reason="failed")))
+    told = table.verdict_lines(Series((), records=found))[-1]
+    assert "The lanes did not answer the same prompts (4-bit 2 of 2, FP32 1 of 2)" in told
+    assert "the same prompts" not in table.verdict_lines(Series((), records=found[:1]))[-1]
