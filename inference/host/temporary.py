@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from inference.errors import InferenceError
+from inference.errors import InferenceError, WrongArguments
 
 
 def check() -> None:
@@ -43,9 +43,8 @@ def _told(variable: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InferenceError(
-            f"There is no place for temporary files ({error}). Set {variable} to a folder that can be written, on a disk with room."
-        ) from error
+        kind = WrongArguments if os.environ.get(variable) else InferenceError
+        raise kind(f"There is no place for temporary files ({error}). Set {variable} to a folder that can be written, on a disk with room.") from error
 
 
 def _locked(prefix: str, parent: Path) -> tuple[Path, int]:
