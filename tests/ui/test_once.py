@@ -7,6 +7,7 @@ import contextlib
 
 import pytest
 
+from tests.support.until import in_a_loop
 from ui.programs.once import MOST_CALLS, Once
 
 CALL = "/gradio_api/run/predict"
@@ -42,17 +43,13 @@ class App:
         return b"".join(got)
 
 
-def in_loop(test):
-    return asyncio.run(test())
-
-
 def test_a_call_whose_answer_was_lost_is_answered_and_not_done_again():
     async def test():
         app = App()
         await app.ask(b"tab/1", away=True)
         return [await app.ask(b"tab/1"), await app.ask(b"tab/2"), await app.ask(b"other/1"), await app.ask(), await app.ask()]
 
-    assert in_loop(test) == [b"1", b"2", b"3", b"4", b"5"]
+    assert in_a_loop(test()) == [b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_a_call_that_comes_again_while_it_is_worked_on_waits_for_that():
@@ -64,7 +61,7 @@ def test_a_call_that_comes_again_while_it_is_worked_on_waits_for_that():
         app.may.set()
         return await asyncio.gather(*both)
 
-    assert in_loop(test) == [b"1", b"1"]
+    assert in_a_loop(test()) == [b"1", b"1"]
 
 
 @pytest.mark.parametrize("status", [0, 400, 500])
@@ -77,7 +74,7 @@ def test_a_call_that_was_refused_perhaps_since_it_came_in_part_is_done_when_it_c
         app.status = 200
         return await app.ask(b"tab/1")
 
-    assert in_loop(test) == b"2"
+    assert in_a_loop(test()) == b"2"
 
 
 def test_a_tab_s_answers_go_with_its_connection_and_the_oldest_before_that():
@@ -89,4 +86,4 @@ def test_a_tab_s_answers_go_with_its_connection_and_the_oldest_before_that():
         await app.ask(path="/gradio_api/heartbeat/tab")
         assert app.once._tabs.get("tab") is None
 
-    in_loop(test)
+    in_a_loop(test())

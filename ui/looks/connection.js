@@ -18,9 +18,13 @@ told.setAttribute('role', 'alert');
 let leaving = false; // what is cut off then is no loss
 let waiting = null;
 let calls = 0;
+let api = '', tab = ''; // the server's address, and our name there, once a call has told them
 let readUntil = 0; // by a look at the lanes it would be gone at once
 
-window.addEventListener('pagehide', () => { leaving = true; });
+window.addEventListener('pagehide', () => {
+    leaving = true;
+    if (tab) navigator.sendBeacon(`${api}/closed/${tab}`); // a connection that breaks is no closed tab (`ui/programs/beats.py`)
+});
 window.addEventListener('pageshow', () => { leaving = false; });
 
 function say(words) {
@@ -29,19 +33,17 @@ function say(words) {
     told.textContent = words;
 }
 
-// Whether the server that answers at last is the one that this page is of. The address is the call's own: behind a proxy the page's configuration may have another.
-async function back(to) {
+// Whether the server that answers at last is the one that this page is of.
+async function back() {
     say(LOST);
-    const {api_prefix: prefix, app_id: ours} = window.gradio_config;
-    const address = to.origin + to.pathname.slice(0, to.pathname.lastIndexOf(`${prefix}/`)) + `${prefix}/app_id`;
     let found = null;
     while (!found) {
         await new Promise((over) => setTimeout(over, PAUSE_MS));
-        found = await theirs(address).then((answer) => answer.ok ? answer.json() : null).catch(() => null);
+        found = await theirs(`${api}/app_id`).then((answer) => answer.ok ? answer.json() : null).catch(() => null);
     }
     waiting = null;
     say('');
-    return found.app_id === ours;
+    return found.app_id === window.gradio_config.app_id;
 }
 
 // Raises where no server had the call, or none is known to.
@@ -53,8 +55,11 @@ async function asked(to, options) {
 
 window.fetch = async (where, options) => {
     const to = new URL(where.url ?? where, location.href);
-    const tab = typeof options?.body === 'string' && to.origin === location.origin && /"session_hash":"([\w-]+)"/.exec(options.body)?.[1];
-    if (!tab) return theirs(where, options);
+    const named = typeof options?.body === 'string' && to.origin === location.origin && /"session_hash":"([\w-]+)"/.exec(options.body)?.[1];
+    const prefix = `${window.gradio_config?.api_prefix}/`;
+    if (!named || !to.pathname.includes(prefix)) return theirs(where, options);
+    tab = named;
+    api = to.origin + to.pathname.slice(0, to.pathname.lastIndexOf(prefix) + prefix.length - 1); // behind a proxy the page's configuration may have another
     const headers = new Headers(options.headers);
     headers.set('X-Once', `${tab}/${PAGE}-${++calls}`);
     for (let times = 1; ; times++) {
@@ -70,7 +75,7 @@ window.fetch = async (where, options) => {
                 readUntil = performance.now() + READ_MS;
                 return new Response(JSON.stringify({error: STUCK}), {status: 500}); // at which Gradio does nothing, and keeps the page
             }
-            if (!await (waiting ??= back(to))) throw error;
+            if (!await (waiting ??= back())) throw error;
         }
     }
 };
