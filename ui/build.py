@@ -31,10 +31,12 @@ from ui.fork.box import Fork
 from ui.fork.viewer import ForkViewer
 from ui.history.tab import HistoryTab
 from ui.preview import preview
+from ui.programs.beats import lasting
 from ui.programs.callers import Callers
 from ui.programs.calls import calls, unreadable
 from ui.programs.doors import closed
 from ui.programs.endpoints import Endpoints, signatures
+from ui.programs.once import once
 from ui.prompts.tab import SAMPLE, PromptsTab
 from ui.tabs import MOST_TABS
 from ui.visitors import trusted_proxies
@@ -130,7 +132,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "head": looks.head() + (NO_ROBOTS if settings.share else ""),
         "favicon_path": looks.FOLDER / "favicon.svg",
         "app_kwargs": {
-            "middleware": [closed(), calls(signatures()), bounded(), preview(TITLE, INTRO, looks.FOLDER / "preview.png")],
+            "middleware": [closed(), lasting(), once(), calls(signatures()), bounded(), preview(TITLE, INTRO, looks.FOLDER / "preview.png")],
             "exception_handlers": {RequestValidationError: unreadable},
         },
         "footer_links": ["api"],

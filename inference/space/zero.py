@@ -41,6 +41,7 @@ ASKING = Loading("waiting for ZeroGPU to lend a card")
 MOST_LOST = 2  # workers that ended while they used our own kernels: from then on they are left out
 OTHER_MODEL = "On ZeroGPU the model is put on the card when the Space starts, so the GPU lane can't change it. Set MODEL_ID to {} and restart the Space."
 TOO_LONG = "ZeroGPU ended this run because it took longer than the {} s that were asked for. The text so far is kept; ask for fewer new tokens."
+SHORTER = "The time follows from the prompt and the token limit: ask for fewer new tokens."
 ENDED = "ZeroGPU ended this run's worker before the answer was complete. The text so far is kept; ask again."
 FAILED = "The ZeroGPU worker failed ({}); the log has the trace. Ask again."
 UNREACHED = "ZeroGPU could not be asked for a card ({}). Ask again in a moment."
@@ -229,7 +230,8 @@ class _Call:
         if title == "ZeroGPU worker error":
             return FAILED.format(message)
         if str(title).startswith("ZeroGPU") and message:
-            return f"{title}: {message}{'' if message.endswith(('.', '!', '?')) else '.'}"
+            ended = f"{title}: {message}{'' if message.endswith(('.', '!', '?')) else '.'}"
+            return f"{ended} {SHORTER}" if title == "ZeroGPU illegal duration" else ended
         return UNREACHED.format(first_line(error))
 
 

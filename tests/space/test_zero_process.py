@@ -88,6 +88,7 @@ BEGUN = [Prefill("r0", (1, 2), "chat", 0.0, "eager"), Text("r0", "a", 1, 0.1)]
         (ABORTED, "ZeroGPU ended this run's worker before the answer was complete"),
         (PlatformError("ZeroGPU worker error", "RuntimeError"), "The ZeroGPU worker failed (RuntimeError)"),
         (PlatformError("ZeroGPU quota exceeded", "You have exceeded your quota. Try again in 1:00:00"), "ZeroGPU quota exceeded: You have exceeded your quota. Try again in 1:00:00."),
+        (PlatformError("ZeroGPU illegal duration", "The requested GPU duration (266s) is larger than the maximum allowed"), "maximum allowed. The time follows from the prompt and the token limit: ask for fewer"),
         (PlatformError("ZeroGPU queue timeout", 'No GPU was available after 60s. <a href="x">Create a free account</a> now.'), "after 60s. Create a free account now."),
         (RuntimeError("ZeroGPU API /schedule error: 500"), "could not be asked for a card (RuntimeError: ZeroGPU API /schedule error: 500)"),
     ],

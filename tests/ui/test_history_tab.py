@@ -175,3 +175,8 @@ def test_where_there_is_nothing_download_is_off_and_says_so(history):
     assert not button.interactive and not preview.visible and not history.download.button.interactive
     with pytest.raises(gr.Error, match=NOTHING):
         history.export([], "csv", VISITOR)
+
+
+def test_a_comparison_that_is_kept_no_longer_is_told_as_that(history):
+    assert "No comparison yet" in history.show([], "markdown", 0, VISITOR)[0]
+    assert "kept no longer" in history.show(["c0"], "markdown", 0, VISITOR)[0]

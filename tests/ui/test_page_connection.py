@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.browser_tab import Tab
+from tests.support.browser_tab import LEFT, Tab
 from tests.support.tab_pages import compare, open_page, start_file
 
 
@@ -35,7 +35,8 @@ def test_nothing_is_gone_when_a_lost_connection_is_back_and_what_was_pressed_mea
     tab.wait_idle()
     tab.wait(lambda: "meanwhile" in tab.verdict, "its end")
     assert [comparison.request.prompt for comparison in submitted] == ["before", "meanwhile"]
-    assert tab.page.evaluate("window.same") and not tab.page.locator("#connection").text_content()
+    assert tab.page.evaluate("window.same")
+    tab.wait(lambda: not tab.page.locator("#connection").text_content(), "nothing is said any more")  # a call may have failed just before
     lose(tab)
     assert "meanwhile" in tab.verdict and tab.prompt.input_value() == "meanwhile", "and a second time"
     tab.page.context.set_offline(False)
@@ -73,3 +74,58 @@ def test_a_visitor_who_is_logged_out_is_told(tab):
     tab.wait(lambda: "You are logged out" in (said.text_content() or ""), "it is said")
     tab.page.unroute("**/run/predict*")
     tab.wait(lambda: not said.text_content(), "logged in again, in another tab")
+
+
+def pressed(route) -> bool:
+    """Whether a call is that of Send with this prompt."""
+    return '"data":["meanwhile"' in (route.request.post_data or "")
+
+
+def test_a_send_that_came_and_whose_answer_is_lost_runs_once_and_is_no_stop(tab, submitted, fake_app):
+    fake_app.script(both={"hold_at": 2})
+    made: list[str] = []
+
+    def lost(route):
+        if not pressed(route):
+            route.continue_()
+            return
+        made.append(route.request.headers["x-once"])
+        if len(made) == 1:
+            route.fetch()
+            tab.page.wait_for_timeout(700)  # past a double click
+            route.abort("connectionreset")
+        else:
+            route.continue_()
+
+    tab.page.route("**/run/predict*", lost)
+    tab.type_and_click("meanwhile")
+    tab.wait(lambda: len(made) == 2, "it is made again")
+    tab.wait(lambda: tab.page.locator("#send").text_content().strip() == "Stop", "it runs")
+    tab.wait(lambda: "We" in tab.answer(LEFT), "it is shown")
+    assert len(submitted) == 1 and made[0] == made[1]
+    tab.page.locator("#send").click()
+    tab.wait_idle()
+    fake_app.script()
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_proxy_whose_server_is_away_is_a_lost_connection(tab, submitted, status):
+    def away(route):
+        route.fulfill(status=status, body="<html>Bad Gateway</html>", content_type="text/html")
+
+    for address in ("**/run/predict*", "**/app_id*"):
+        tab.page.route(address, away)
+    tab.type_and_click("meanwhile")
+    tab.wait(lambda: "No connection" in (tab.page.locator("#connection").text_content() or ""), "it is said")
+    tab.page.unroute_all()
+    tab.wait(lambda: "meanwhile" in tab.verdict, "it is sent")
+    assert len(submitted) == 1
+
+
+def test_a_call_that_alone_does_not_get_through_is_told_and_keeps_the_page(tab):
+    tab.page.evaluate("window.same = true")
+    made: list[str] = []
+    tab.page.route("**/run/predict*", lambda route: made.append(route.request.url) or route.abort() if pressed(route) else route.continue_())
+    tab.type_and_click("meanwhile")
+    tab.page.get_by_text("did not get through").wait_for(timeout=20_000)
+    assert len(made) == 5 and tab.page.evaluate("window.same") and tab.prompt.input_value() == "meanwhile"

@@ -26,6 +26,7 @@ KEPT = (
     "Your browser stores no prompt and no answer; only what you download is yours to keep."
 )
 NONE_YET = "No comparison yet. Send a prompt first."
+GONE = "What was chosen is kept no longer: nothing was heard of this tab for a while, or tabs used after it needed the room. Send a prompt again."
 CHOOSE = "Choose one to read it again, two to hold them against each other."
 MANY = "{} chosen: choose one to read it again, two to hold them against each other. Download takes them all."
 NOTHING_HIDDEN = "Nothing chosen: all are exported."
@@ -93,7 +94,7 @@ class HistoryTab:
 
     def _view(self, records: Sequence[Record], chosen: int, offset_min: float) -> str:
         if not records:
-            return _note(NONE_YET)
+            return _note(GONE if chosen else NONE_YET)
         if chosen == 1:
             return reopened.view(records[0], offset_min)
         if chosen == 2 and len(records) == 2:
