@@ -25,6 +25,9 @@ def lose(tab: Tab) -> None:
 
 def test_nothing_is_gone_when_a_lost_connection_is_back_and_what_was_pressed_meanwhile_is_sent(tab, submitted):
     compare(tab, "before")
+    open_page(tab, "History")  # a tab's scripts come when it is first opened, and a browser asks once for a script
+    tab.page.locator("#history label").first.wait_for()
+    open_page(tab, "One prompt")
     tab.page.evaluate("window.same = true")
     tab.prompt.fill("meanwhile")
     lose(tab)
