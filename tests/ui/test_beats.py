@@ -37,12 +37,12 @@ class Server:
         await asyncio.sleep(0)
         return heart
 
-    async def ask(self, path: str, name: bytes = b"", receive=None) -> None:
+    async def ask(self, path: str, name: bytes = b"", receive=None, query: bytes = b"") -> None:
         async def send(_) -> None:
             pass
 
         headers = [(b"x-once", name)] if name else []
-        await self.beats({"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}, receive, send)
+        await self.beats({"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": query}, receive, send)
 
 
 async def ended(heart: asyncio.Task[None]) -> bool:
@@ -53,6 +53,7 @@ def test_a_program_s_end_is_told_at_once():
     async def test():
         server = Server()
         heart = await server.listen()
+        await server.ask("/gradio_api/queue/data", query=b"session_hash=tab")
         server.break_off.set()
         return await ended(heart)
 

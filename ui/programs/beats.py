@@ -41,7 +41,7 @@ class Beats:
         elif (beat := _BEAT.search(path)) and beat[1] not in self._tabs and len(self._tabs) < MOST_TABS:
             await self._beat(beat[1], scope, receive, send)
         elif tab := self._tabs.get(_tab_of(scope) if path else ""):
-            tab.come()
+            tab.come(not _STREAM.search(path))
             try:
                 await self._app(scope, receive, send)
             finally:
@@ -72,9 +72,9 @@ class _Tab:
         self._away_s, self._open, self._of_a_page = away_s, 0, False
         self._timer: asyncio.TimerHandle | None = None
 
-    def come(self) -> None:
-        """A call or a stream of the page begins."""
-        self._of_a_page = True
+    def come(self, named: bool) -> None:
+        """A call or a stream begins; a page's calls have names."""
+        self._of_a_page |= named
         self._begun()
 
     def _begun(self) -> None:
