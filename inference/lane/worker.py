@@ -237,11 +237,12 @@ class Worker:
     def _score(self, run_id: str, request: ScoreRequest) -> None:
         from inference.lane.scoring import score
 
-        lane = self.lane
         self._load()
-        if lane is not None and lane.loaded:
+        if (lane := self.lane) is not None and lane.loaded:
             with memory_told(self.hello.device, "while scoring", "Score a shorter text; the lane is still usable."):
-                self.emit(score(lane.model, lane.source, lane.name, run_id, request, self._should_stop(run_id)))
+                scored = score(lane.model, lane.source, lane.name, run_id, request, self._should_stop(run_id))
+            self._end_if_written_over()
+            self.emit(scored)
 
     def _device_lost(self) -> bool:
         from inference.lane.paths import device_lost

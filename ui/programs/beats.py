@@ -15,11 +15,10 @@ from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ui.programs.once import HEADER
+from ui.programs.once import BEAT, HEADER
 from ui.tabs import MOST_TABS
 
 AWAY_S = 600.0
-_BEAT = re.compile(r"/gradio_api/heartbeat/([^/]+)/?$")
 _CLOSED = re.compile(r"/gradio_api/closed/([^/]+)/?$")
 _STREAM = re.compile(r"/gradio_api/queue/data/?$")
 
@@ -38,7 +37,7 @@ class Beats:
             if tab := self._tabs.get(closed[1]):
                 tab.gone.set()
             await Response(status_code=204)(scope, receive, send)
-        elif (beat := _BEAT.search(path)) and beat[1] not in self._tabs and len(self._tabs) < MOST_TABS:
+        elif (beat := BEAT.search(path)) and beat[1] not in self._tabs and len(self._tabs) < MOST_TABS:
             await self._beat(beat[1], scope, receive, send)
         elif tab := self._tabs.get(_tab_of(scope) if path else ""):
             tab.come(not _STREAM.search(path))

@@ -19,7 +19,7 @@ HEADER = b"x-once"
 MOST_CALLS = 8  # of a tab: while it has no connection it makes no more than wait already
 MOST_BYTES = 32 * 2**20
 _NAMED = re.compile(rb"([\w-]{1,64})/([\w-]{1,64})")
-_BEAT = re.compile(r"/gradio_api/heartbeat/([^/]+)/?$")
+BEAT = re.compile(r"/gradio_api/heartbeat/([^/]+)/?$")
 Answers = dict[bytes, "asyncio.Future[list[Message]]"]  # of a tab, by the call's name
 
 
@@ -34,7 +34,7 @@ class Once:
         """Pass all on but what was answered before, or is being answered."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif beat := _BEAT.search(scope["path"]):
+        elif beat := BEAT.search(scope["path"]):
             try:
                 await self._app(scope, receive, send)
             finally:
