@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.support.tab_pages import compare, download, open_page, save
+from ui.comparison.handlers import Page
 from ui.download import NOTHING
 from ui.histories import Histories
 
@@ -82,6 +83,7 @@ def test_what_is_not_kept_any_more_is_told_when_it_is_downloaded(open_tab, monke
     compare(tab)
     open_page(tab, "History")
     tab.wait(tab.page.locator("#download").is_enabled, "Download enabled")
+    monkeypatch.setattr(Page, "latest", lambda *_: None)  # the other lane's end may list the comparisons once more; it finds none and changes nothing
     monkeypatch.setattr(Histories, "choose", lambda *_: [])
     tab.page.locator("#download").click()
     tab.page.get_by_text(NOTHING).first.wait_for()
