@@ -33,7 +33,8 @@ class Endpoint:
         """Whether its address is this machine's own, so that it is never asked by a proxy, and shares the processor with the lanes here."""
         host = (urlsplit(self.url).hostname or "").rstrip(".")
         try:
-            return ipaddress.ip_address(host).is_loopback
+            address = ipaddress.ip_address(host)
+            return address.is_loopback or address.is_unspecified  # 0.0.0.0, as a server that starts prints it
         except ValueError:
             return host == "localhost" or host.endswith(".localhost")
 

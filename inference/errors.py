@@ -56,7 +56,8 @@ def memory_told(device: str, doing: str, advice: str) -> Iterator[None]:
     except (OutOfMemory, Refused, DeviceLost):
         raise
     except Exception as error:
-        if not short_of_memory(error):
+        of_a_server = device not in ("cpu", "cuda") and isinstance(error, InferenceError)  # in its words, and of its own memory
+        if of_a_server or not short_of_memory(error):
             raise
         of_the_card = device == "cuda" and not isinstance(error, MemoryError) and "allocate memory" not in str(error).lower()
         said = "The GPU ran out of memory" if of_the_card else "The computer's memory (RAM) ran out"

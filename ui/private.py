@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from inference.errors import WrongArguments
+from inference.host import certificates
 from inference.host.child import on_zero_gpu
 
 if TYPE_CHECKING:
@@ -207,15 +208,16 @@ def has_messages(app: Any, session: str) -> bool:
 def unproxied() -> Iterator[None]:
     """Gradio opens HTTP clients as it is imported, and asks the page whether it is there as that is opened: by no proxy, some can't even be used (SOCKS).
 
-    From then on what runs on this machine is asked past the proxies that are set.
+    Nor by a file of certificates, which may not be there. From then on what runs on this machine is asked past the proxies that are set.
     """
     proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
-    for name in proxies:
+    others = {name: os.environ[name] for name in certificates.VARIABLES if name in os.environ}
+    for name in [*proxies, *others]:
         del os.environ[name]
     try:
         yield
     finally:
-        os.environ.update(proxies)
+        os.environ.update(proxies | others)
         past = (proxies.get("no_proxy") or proxies.get("NO_PROXY") or "").split(",")
         os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(dict.fromkeys(filter(None, [*past, *THIS_MACHINE])))
 

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 
 from inference.endpoints import Endpoint, variable_of
-from inference.errors import InferenceError
+from inference.errors import KEPT, InferenceError
 
 MOST_SAID = 200  # characters of a server's own sentence
 BUSY = (429, 503)
 WAITS_S = (1.0, 2.0, 4.0, 8.0)  # before each further try, where the server names no time
-CUT = "The connection to the server broke before the answer was complete. What came is kept; ask again."
-UNFINISHED = "The server's answer ended before the server said that it was complete. What came is kept; ask again."
+CUT = f"The connection to the server broke before the answer was complete. {KEPT}ask again."
+UNFINISHED = f"The server's answer ended before the server said that it was complete. {KEPT}ask again."
+NO_STREAM = "The server answered, but with no stream of a chat completion, so no time can be taken. Have it stream (what stands between may not), or check {}."
 MALFORMED = "The server sent something that is no part of a chat completion ({}). Check that {} is the address of an OpenAI-compatible server."
 
 
@@ -83,7 +84,7 @@ def _not_ours(error: BaseException, endpoint: Endpoint) -> InferenceError:
     """A piece of the stream that can't be read, or that is the server's own word of a fault."""
     if any(kind.__name__ == "TextGenerationError" for kind in type(error).__mro__):
         said = said_by(error.args[0] if error.args else None, endpoint)
-        return InferenceError(f"The server broke its answer off{said}. What came is kept; ask again, or read the server's log.")
+        return InferenceError(f"The server broke its answer off{said}. {KEPT}ask again, or read the server's log.")
     what = "no JSON" if "JSON" in type(error).__name__ else "a piece of another form"
     return malformed(endpoint, what)
 

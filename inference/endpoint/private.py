@@ -15,6 +15,7 @@ from typing import Any
 
 from inference.endpoints import Endpoint
 from inference.errors import InferenceError
+from inference.host import certificates
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")  # the Hub's own, which is no other server's business
@@ -33,6 +34,9 @@ def prepare(endpoint: Endpoint) -> None:
         for name in PROXIES:
             os.environ.pop(name, None)
             os.environ.pop(name.upper(), None)
+    if endpoint.url.startswith("http:"):
+        for name in certificates.VARIABLES:  # each client that is made reads them
+            os.environ.pop(name, None)
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -41,6 +45,9 @@ class Session:
     """The one HTTP session of this process; every socket that it opened is known."""
 
     def __init__(self, endpoint: Endpoint, address_variable: str) -> None:
+        """Raises InferenceError where this machine's certificates can't be used."""
+        if unusable := certificates.fault():
+            raise InferenceError(f"The server can't be asked: {unusable}. Correct that variable or unset it, then start again.")
         from huggingface_hub import InferenceClient  # now, and not in the first answer's time
         from huggingface_hub.utils import get_session
 

@@ -125,6 +125,10 @@ class Server:
         """The sentence for no word in time."""
         return faults.silent(self._endpoint, what)
 
+    def no_stream(self) -> InferenceError:
+        """The sentence for an answer that is no stream."""
+        return InferenceError(faults.NO_STREAM.format(variable_of(self._endpoint.name, "URL")))
+
     @property
     def patience_s(self) -> float:
         """How long it may be silent."""
@@ -142,6 +146,7 @@ class _Answer:
         self._server, self._run_id, self._request, self._should_stop = server, run_id, request, should_stop
         self._text = self._thoughts = self._reason = ""
         self._arrivals: list[float] = []
+        self._streamed = False
         self._prompt: int | None = None
         self._written: int | None = None
 
@@ -172,6 +177,7 @@ class _Answer:
         yield self._done(t_start)
 
     def _take(self, piece: Piece, t_s: float) -> Text | None:
+        self._streamed = True
         self._prompt, self._written = piece.prompt or self._prompt, piece.written or self._written
         self._text, self._thoughts = self._text + piece.text, self._thoughts + piece.thought
         if piece.text or piece.thought or (piece.reason and piece.reason != "length"):
@@ -188,7 +194,7 @@ class _Answer:
     def _end(self, piece: Piece) -> None:
         """Nothing more comes: a fault, unless the answer was complete before."""
         if not self._reason:
-            raise piece.error or InferenceError(faults.UNFINISHED)
+            raise piece.error or (InferenceError(faults.UNFINISHED) if self._streamed else self._server.no_stream())
 
     def _done(self, t_start: float) -> Done:
         reason = self._reason or "stopped"

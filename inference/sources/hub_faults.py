@@ -15,6 +15,7 @@ from huggingface_hub import constants, get_token
 from huggingface_hub import errors as hub_errors
 
 from inference.errors import InferenceError, Refused
+from inference.host import certificates
 
 # of httpx or httpx2, whichever the library uses
 TransportError: type[Exception] = hub_errors.HfHubHTTPError.__bases__[0]
@@ -54,6 +55,8 @@ def why(error: Exception) -> str:
     kinds, text, place = {kind.__name__ for kind in type(cause).__mro__}, str(cause), endpoint()
     if isinstance(cause, OSError) and cause.filename and str(cause.filename) == constants.HF_TOKEN_PATH:
         return f"{cause.filename}, where the token is kept, can't be read ({cause.strerror}): set HF_TOKEN, or HF_TOKEN_PATH to another file"
+    if isinstance(cause, OSError) and (unusable := certificates.fault()):
+        return unusable
     if isinstance(cause, UnicodeEncodeError):
         return "HF_TOKEN holds a character that no token has"
     if isinstance(cause, ImportError):
@@ -62,8 +65,6 @@ def why(error: Exception) -> str:
         return f"HF_ENDPOINT ({place or 'set, and empty'}) is no address: it must begin with https://, or be unset"
     if isinstance(cause, InvalidURL):
         return "the address of the proxy that is set, or HF_ENDPOINT, is none: look at HTTPS_PROXY and ALL_PROXY"
-    if isinstance(cause, FileNotFoundError):
-        return "there is no file of certificates where SSL_CERT_FILE says"
     if "ProxyError" in kinds:
         return "the proxy that is set refuses the connection: look at HTTPS_PROXY"
     if "TooManyRedirects" in kinds or "redirect" in text.lower():

@@ -104,6 +104,20 @@ def test_a_server_killed_in_its_answer_keeps_what_came_and_the_other_lane_goes_o
     assert compare(engine, ASKED, mode="together").lanes[FAR].n == 1  # the lane itself is well
 
 
+@pytest.mark.parametrize("words", ["CUDA out of memory. Tried to allocate 2.00 GiB.", "DefaultCPUAllocator: can't allocate memory"])
+def test_memory_that_a_server_lacks_is_not_taken_for_this_machine_s(words, engine, server):
+    """It was told as the RAM of this computer, with the advice to shorten the prompt."""
+    server.script = lambda handler: handler.status(500, {"error": {"message": words}})
+    (run,) = compare(engine, ASKED, mode="together").lanes[FAR].runs
+    assert run.error == f'The server failed (500): "{words.rstrip(".")}".'
+
+
+def test_nothing_is_said_to_be_kept_of_an_answer_of_which_nothing_came(engine, server):
+    server.script = lambda handler: (handler.begin(), handler.say(piece("")), handler.end())
+    (run,) = compare(engine, ASKED, mode="together").lanes[FAR].runs
+    assert run.error == "The server's answer ended before the server said that it was complete."
+
+
 def test_the_page_s_card_shows_a_server_by_its_title_and_what_it_serves(engine, server):
     comparison = engine.submit(ASKED, (FAR,))
     progress = read_all(engine, comparison)[FAR]
@@ -186,6 +200,18 @@ def test_a_server_that_is_not_there_fails_its_lane_and_is_asked_again_by_the_nex
         assert "not ready (503)" in engine.status()[0].reason and engine.status()[0].available
         server.listing = lambda handler: handler.status(404)
         assert compare(engine, ASKED).lanes[FAR].n == 1
+
+
+def test_a_file_of_certificates_that_is_not_there_is_named_where_it_is_needed_and_no_matter_elsewhere(server, monkeypatch, tmp_path):
+    """What conda leaves behind in SSL_CERT_FILE: "The libraries can't be used here (No such file or directory)", for a server on this machine too."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "gone.pem"))
+    far = Endpoint("far", "https://far.example/v1", "", "", KEY, 5)
+    with Engine(Settings(lanes=(FAR,), endpoints=(replace(far, url=server.url),))) as engine:
+        assert compare(engine, ASKED).lanes[FAR].n == 1
+    with Engine(Settings(lanes=(FAR,), endpoints=(far,))) as engine:
+        until(lambda: engine.status()[0].reason, 20)
+        told = f"no file of certificates where SSL_CERT_FILE says ({tmp_path}/gone.pem: No such file or directory). Correct that variable or unset it"
+        assert told in engine.status()[0].reason and not engine.status()[0].available
 
 
 def test_a_model_change_does_not_hang_on_a_server(server):

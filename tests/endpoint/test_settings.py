@@ -65,7 +65,14 @@ def test_a_lane_that_is_a_server_has_its_name_and_no_device_or_precision_of_ours
 
 @pytest.mark.parametrize(
     ("url", "here"),
-    [("http://127.0.0.1:8000", True), ("http://[::1]:8000", True), ("http://localhost", True), ("http://127.0.0.1.example", False), (URL, False)],
+    [
+        ("http://127.0.0.1:8000", True),
+        ("http://[::1]:8000", True),
+        ("http://localhost", True),
+        ("http://0.0.0.0:8000", True),
+        ("http://127.0.0.1.example", False),
+        (URL, False),
+    ],
 )
 def test_an_address_of_this_machine_is_known(url, here):
     assert Endpoint("a", url).on_this_machine is here

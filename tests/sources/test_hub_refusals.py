@@ -90,7 +90,9 @@ def test_what_is_no_hub_is_told(tiny_hub, monkeypatch):
         ({"HF_ENDPOINT": "hub.example"}, "HF_ENDPOINT (hub.example) is no address"),
         ({"HF_ENDPOINT": "http://me:the-same-secret@127.0.0.1:9"}, "http://127.0.0.1:9 refuses the connection"),
         ({"HF_TOKEN_PATH": "/"}, "/, where the token is kept, can't be read (Is a directory): set HF_TOKEN"),
-        ({"SSL_CERT_FILE": "/no/such/file.pem"}, "no file of certificates where SSL_CERT_FILE says"),
+        ({"SSL_CERT_FILE": "/no/such/file.pem"}, "no file of certificates where SSL_CERT_FILE says (/no/such/file.pem: No such file or directory)"),
+        ({"SSL_CERT_FILE": "/etc/passwd"}, "no file of certificates where SSL_CERT_FILE says (/etc/passwd)"),
+        ({"SSLKEYLOGFILE": "/no/such/keys"}, "no keys can be written where SSLKEYLOGFILE says (/no/such/keys"),
     ],
 )
 def test_variables_that_the_library_can_t_use_are_named(variables, words, tmp_path):

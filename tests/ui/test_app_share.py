@@ -41,9 +41,10 @@ def comes_up(program: Program) -> bool:
     [
         {"http_proxy": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"},
         {"http_proxy": "http://[::1"},
+        {"SSL_CERT_FILE": "/no/such/file.pem", "SSLKEYLOGFILE": "/no/such/keys"},
     ],
 )
-def test_the_page_comes_up_whatever_proxy_is_set(start, proxy):
+def test_the_page_comes_up_whatever_proxy_or_file_of_certificates_is_set(start, proxy):
     program = start(**{**NO_PROXY, **proxy})
     assert comes_up(program)
     program.process.send_signal(signal.SIGINT)
