@@ -251,9 +251,10 @@ def of(settings: Settings) -> Cache:
 
 def take_torch_files(settings: Settings) -> None:
     """Let torch keep compiled code here instead of in the system's temporary folder; call it before torch is imported, which makes the folder."""
-    with contextlib.suppress(InferenceError):  # no writable place: the load says so
+    with contextlib.suppress(InferenceError, OSError):  # no writable place: the load says so; no room: torch has its own
         entry = of(settings).entry("inductor", "torch")
         entry.use()  # torch writes there as long as this process lives
+        entry.path.mkdir(parents=True, exist_ok=True)  # a disk may have room for a lock, and for no folder
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(entry.path))
 
 

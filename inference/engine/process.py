@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import queue
+import resource
 import signal
 import subprocess
 import sys
@@ -151,8 +152,14 @@ def was_fault(returncode: int) -> bool:
 
 def why_it_died(returncode: int) -> str:
     """A sentence for a child that ended by itself."""
+    seconds = resource.getrlimit(resource.RLIMIT_CPU)[0]  # a child's is its parent's
+    limited = seconds != resource.RLIM_INFINITY
+    if returncode == -signal.SIGXCPU:
+        allowed = f" ({seconds} s, ulimit -t)" if limited else ""
+        return f"The lane's process used up the processor time that it may have{allowed}. The text so far is kept; raise that limit, and start again."
     if returncode == -signal.SIGKILL:
-        return "The lane's process was killed (signal 9), as the system does when memory runs out. The text so far is kept; ask again to start it anew."
+        or_time = f" or a process has had its {seconds} s of processor time (ulimit -t)" if limited else ""
+        return f"The lane's process was killed (signal 9), as the system does when memory runs out{or_time}. The text so far is kept; ask again to start it anew."
     if returncode == DEVICE_LOST_CODE:
         return "The GPU reported an error after which nothing in that process could answer. The text so far is kept; a fresh process answers the next prompt."
     if returncode == WRITTEN_OVER_CODE:

@@ -29,7 +29,10 @@ def check(name: str, file: Path) -> None:
     with file.open("rb") as stream:
         start = stream.read(len(MAGIC))
     if start != MAGIC:
-        what = "a Git LFS pointer, not the file itself; run `git lfs pull`" if start == b"vers" else "no GGUF file; download it again"
+        own = file.suffix == ".gguf"
+        what = f"no GGUF file; {'download it again' if own else 'name the folder that it is in, if it is part of a model'}"
+        if start == b"vers":
+            what = "a Git LFS pointer, not the file itself; run `git lfs pull`"
         raise InferenceError(f"{name} is {what}. MODEL_ID takes a model folder, a Hub id or a .gguf file.")
     if PART.search(file.stem):
         raise InferenceError(

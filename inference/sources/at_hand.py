@@ -86,6 +86,7 @@ def at_hand(name: str, settings: Settings) -> Checkpoint | None:
     if path := place_of(name):
         if entry := cache.of(settings).holding(path):
             entry.use()
+        files.check_there(path, name)
         return whole(Checkpoint(name, path), settings)
     hub = HubName.of(name)
     if name.startswith(("/", ".", "~")) or hub.id.count("/") > 1:

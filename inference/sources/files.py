@@ -23,8 +23,14 @@ ADAPTER = ("adapter_config.json", "adapter_model.safetensors")  # what peft writ
 NO_ADAPTER = {"adapter_kwargs": {"subfolder": "no-adapter"}}
 # one of them is there once a download has ended
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tekken.json")
+# a link to nothing in the place of one of these would be passed over without a word, a folder would end in a trace
+WATCHED = (
+    "config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "tokenizer.json", "tokenizer.model",
+    *SINGLE_OR_INDEX, *ADAPTER,
+)  # fmt: skip
 LFS_POINTER = b"version https://git-lfs"
 WITH_A_MARK = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+NOWHERE = "a link to a file that is not there. Of a snapshot in the Hub's cache copy what it links to as well: cp -rL."
 QUOTED = 80
 PIECES, PIECE_BYTES = 256, 4096  # of a large file; 1 MiB in all
 BESIDE_WEIGHTS = (".json", ".jinja", ".txt", ".model", ".tiktoken")  # configuration, tokenizer, chat template
@@ -47,6 +53,20 @@ def at(name: str) -> Path | None:
         return path if path.exists() else None
     except (OSError, RuntimeError):  # longer than a path can be; ~ of a user who isn't there
         return None
+
+
+def check_there(folder: Path, name: str) -> None:
+    """Raise InferenceError, naming it, for a file of the model in `folder` that is a link to none, or a folder."""
+    for file in (folder / each for each in WATCHED):
+        if leads_nowhere(file):
+            raise InferenceError(f"{file.name} of {name} is {NOWHERE}")
+        if file.is_dir():
+            raise InferenceError(f"{file.name} of {name} is a folder, as Docker makes where a file that it is to mount is not there. Put the file in its place.")
+
+
+def leads_nowhere(file: Path) -> bool:
+    """Whether it is a link to a file that is not there."""
+    return file.is_symlink() and not file.exists()
 
 
 def written_over(mapped: Mapping[Path, os.stat_result]) -> Path | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import InferenceError
-from inference.sources.files import LFS_POINTER, quoted, weights_files
+from inference.sources.files import LFS_POINTER, NOWHERE, leads_nowhere, quoted, weights_files
 from inference.units import size
 
 LARGEST_HEADER = 100 * 10**6  # the format's own limit
@@ -64,6 +64,8 @@ def tensors_in(file: Path) -> dict[str, Stored]:
             start = stream.read(8)
             header = stream.read(_header_bytes(file, start, length))
     except FileNotFoundError:
+        if leads_nowhere(file):
+            raise InferenceError(f"{file.name} in {file.parent} is {NOWHERE}") from None
         raise InferenceError(f"{file.name} is named by the index of the weights and is not in {file.parent}. Copy it there.") from None
     except OSError as error:
         raise InferenceError(f"{file} can't be read ({error.strerror}). Check its permissions and its disk, or copy it again.") from error

@@ -237,8 +237,15 @@ def test_the_folder_that_torch_compiles_in_is_kept_while_a_process_lives(tmp_pat
     settings = Settings(cache_dir=str(tmp_path))
     cache.take_torch_files(settings)
     folder = tmp_path / "inductor" / "torch"
-    folder.mkdir(parents=True)
     assert [entry.path for entry in cache.of(settings).empty()[1]] == [folder]
+
+
+def test_where_no_folder_can_be_made_torch_keeps_what_it_compiles_elsewhere(tmp_path, monkeypatch):
+    """A disk without an inode left had room for the lock: torch's import failed at the folder, and the lane with it."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    (tmp_path / "inductor").write_text("in the way")
+    cache.take_torch_files(Settings(cache_dir=str(tmp_path)))
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
 
 
 def test_the_limit_is_a_setting_and_has_a_default(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import threading
@@ -10,7 +11,8 @@ import threading
 import psutil
 import pytest
 
-from inference.engine.process import LaneProcess
+from inference.engine import process
+from inference.engine.process import LaneProcess, why_it_died
 from inference.engine.watch import Watch
 from tests.support.fakes import Stage
 from tests.support.until import until
@@ -107,3 +109,17 @@ def test_an_engine_that_closes_while_runs_are_read_and_stopped_ends_them_all():
     for reader in readers:
         reader.join(10)
     assert len(ends) == len(runs)
+
+
+def test_a_limit_of_processor_time_is_told_beside_what_else_it_may_have_been(monkeypatch):
+    """Where each process may have so many seconds (a login node, `ulimit -t`) the system kills it, and that was told as a want of memory alone."""
+    monkeypatch.setattr(process.resource, "getrlimit", lambda _: (600, 600))
+    assert "as the system does when memory runs out or a process has had its 600 s of processor time (ulimit -t). " in why_it_died(-signal.SIGKILL)
+    assert "used up the processor time that it may have (600 s, ulimit -t). The text so far is kept; raise that limit" in why_it_died(-signal.SIGXCPU)
+    monkeypatch.setattr(process.resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    assert "as the system does when memory runs out. " in why_it_died(-signal.SIGKILL)
+
+
+def test_a_process_that_has_used_its_time_ends_so(start):
+    _, codes = start("import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 10))\nwhile True: pass")
+    until(lambda: codes == [-signal.SIGXCPU], 30, what="the child's end")

@@ -99,9 +99,9 @@ def test_a_gguf_file_is_converted_once_and_anew_when_it_or_the_copy_changed(tmp_
     ("name", "content", "words"),
     [
         ("m.gguf", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is a Git LFS pointer"),
-        ("m.gguf", b"", "is no GGUF file"),
+        ("m.gguf", b"", "is no GGUF file; download it again"),
         ("m-00001-of-00003.gguf", b"GGUF", "one of several parts"),
-        ("notes.txt", b"hello", "is no GGUF file"),
+        ("model.safetensors", b"hello", "is no GGUF file; name the folder that it is in"),
         ("king-of-hearts.gguf", b"GGUF", "is a GGUF file that can't be read"),
     ],
 )

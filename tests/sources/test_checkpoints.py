@@ -42,6 +42,20 @@ def test_a_complete_folder_is_taken_as_it_is(settings, tmp_path):
     assert find(folder, settings).folder == folder
 
 
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json", "tokenizer.json", "model.safetensors"])
+def test_a_link_to_nothing_and_a_folder_in_a_file_s_place_are_told(file, settings, tmp_path):
+    """A snapshot of the Hub's cache that was copied without its blobs: settings were passed over without a word. A folder, as Docker makes: a trace."""
+    folder = make_checkpoint(tmp_path / "m")
+    (folder / file).unlink(missing_ok=True)
+    (folder / file).symlink_to("../../blobs/0")
+    with pytest.raises(InferenceError, match=f"^{file} of {folder} is a link to a file that is not there. .* cp -rL.$"):
+        find(folder, settings)
+    (folder / file).unlink()
+    (folder / file).mkdir()
+    with pytest.raises(InferenceError, match=f"^{file} of {folder} is a folder, as Docker makes where"):
+        find(folder, settings)
+
+
 @pytest.mark.parametrize(
     ("files", "word"),
     [({}, "config.json"), ({"config.json": "{}"}, "no weights"), ({"adapter_config.json": "{}"}, "adapter")],

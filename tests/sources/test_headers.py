@@ -94,6 +94,9 @@ def test_an_index_that_names_a_missing_file_is_told(file):
     (file.parent / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "one.safetensors", "c": "two.safetensors"}}))
     with pytest.raises(InferenceError, match="two.safetensors is named by the index .* not in"):
         tensors_of(file.parent)
+    (file.parent / "two.safetensors").symlink_to("../../blobs/0")
+    with pytest.raises(InferenceError, match="two.safetensors in .* is a link to a file that is not there"):
+        tensors_of(file.parent)
 
 
 @pytest.mark.parametrize(
