@@ -159,7 +159,9 @@ def why_it_died(returncode: int) -> str:
         return f"The lane's process used up the processor time that it may have{allowed}. The text so far is kept; raise that limit, and start again."
     if returncode == -signal.SIGKILL:
         or_time = f" or a process has had its {seconds} s of processor time (ulimit -t)" if limited else ""
-        return f"The lane's process was killed (signal 9), as the system does when memory runs out{or_time}. The text so far is kept; ask again to start it anew."
+        return (
+            f"The lane's process was killed (signal 9), as the system does when memory runs out{or_time}. The text so far is kept; ask again to start it anew."
+        )
     if returncode == DEVICE_LOST_CODE:
         return "The GPU reported an error after which nothing in that process could answer. The text so far is kept; a fresh process answers the next prompt."
     if returncode == WRITTEN_OVER_CODE:

@@ -61,7 +61,9 @@ def check_there(folder: Path, name: str) -> None:
         if leads_nowhere(file):
             raise InferenceError(f"{file.name} of {name} is {NOWHERE}")
         if file.is_dir():
-            raise InferenceError(f"{file.name} of {name} is a folder, as Docker makes where a file that it is to mount is not there. Put the file in its place.")
+            raise InferenceError(
+                f"{file.name} of {name} is a folder, as Docker makes where a file that it is to mount is not there. Put the file in its place."
+            )
 
 
 def leads_nowhere(file: Path) -> bool:

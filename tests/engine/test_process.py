@@ -11,7 +11,7 @@ import threading
 import psutil
 import pytest
 
-from inference.engine import process
+from inference.engine import process as lane_process
 from inference.engine.process import LaneProcess, why_it_died
 from inference.engine.watch import Watch
 from tests.support.fakes import Stage
@@ -113,10 +113,10 @@ def test_an_engine_that_closes_while_runs_are_read_and_stopped_ends_them_all():
 
 def test_a_limit_of_processor_time_is_told_beside_what_else_it_may_have_been(monkeypatch):
     """Where each process may have so many seconds (a login node, `ulimit -t`) the system kills it, and that was told as a want of memory alone."""
-    monkeypatch.setattr(process.resource, "getrlimit", lambda _: (600, 600))
+    monkeypatch.setattr(lane_process.resource, "getrlimit", lambda _: (600, 600))
     assert "as the system does when memory runs out or a process has had its 600 s of processor time (ulimit -t). " in why_it_died(-signal.SIGKILL)
     assert "used up the processor time that it may have (600 s, ulimit -t). The text so far is kept; raise that limit" in why_it_died(-signal.SIGXCPU)
-    monkeypatch.setattr(process.resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    monkeypatch.setattr(lane_process.resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
     assert "as the system does when memory runs out. " in why_it_died(-signal.SIGKILL)
 
 
