@@ -66,7 +66,10 @@ def cpu_threads(asked: int = 0, beside_gpu: bool = False, root: Path = cgroups.M
 
 def _processors() -> int:
     """Those that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has none
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):  # macOS has none, and a sandbox may refuse it
+        return os.cpu_count() or 1
 
 
 def check_threads(settings: Settings) -> None:

@@ -105,3 +105,13 @@ def test_more_threads_than_processors_are_refused():
     machine.check_threads(Settings(threads=most))
     with pytest.raises(WrongArguments, match=f"CPU_THREADS is {most + 1}, and this machine has {most} processors"):
         machine.check_threads(Settings(threads=most + 1))
+
+
+def test_a_sandbox_that_tells_nobody_its_processors_has_those_of_the_machine(monkeypatch, tmp_path):
+    def refused(_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(machine.os, "sched_getaffinity", refused)
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(machine.psutil, "cpu_count", lambda logical: 2)
+    assert machine.cpu_threads(root=tmp_path) == 2

@@ -22,7 +22,7 @@ from inference.progress import Progress
 from tests.support.page_fixtures import FakeApp
 from tests.support.records import same_of
 from tests.support.until import until
-from ui.programs.calls import MOST_BYTES
+from ui.programs.calls import FULL, MOST_BYTES
 from ui.programs.endpoints import NAMES, Endpoints, frames, signatures
 
 
@@ -52,6 +52,14 @@ def refused(app: FakeApp, call: str, body: Any) -> str:
         post(app, call, body)
     assert caught.value.code == 422
     return json.load(caught.value)["error"]
+
+
+@pytest.mark.parametrize("name", ["compare", "v2/ask"])
+def test_a_call_for_which_the_queue_has_no_place_is_told_as_every_other_fault(shared_app, name, monkeypatch):
+    monkeypatch.setattr(shared_app.demo._queue, "max_size", 0)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        post(shared_app, name, {"prompt": "hello"} if "v2" in name else {"data": ["hello"]})
+    assert caught.value.code == 503 and caught.value.headers["Retry-After"] and json.load(caught.value) == {"error": FULL}
 
 
 # ---- what is offered

@@ -29,6 +29,7 @@ _CALL = re.compile(r"/gradio_api/(call|run|api)/(v2/)?([^/]+)/?$")
 _EVENT = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/([^/]+)/?$")
 _STREAM = re.compile(r"/gradio_api/queue/data/?$")
 NO_EVENT = "There is no such event, or its answer was heard already. Post the call again, and listen to the event that it names."
+FULL = "So many calls wait here already that no more are taken. Post it again in a moment."
 NO_JSON = "The call's body must be a JSON object: {{\"data\": [...]}}, the values in the order of {name}'s parameters."
 
 
@@ -71,6 +72,7 @@ class Calls:
         await self._app(scope, receive, answered)
 
     async def _called(self, name: str, by_name: bool, scope: Scope, receive: Receive, send: Send) -> None:
+        """A call of an endpoint, put right; a queue that is full is told as every other fault is."""
         if name not in self._signatures:
             told = f"There is no endpoint {name[:80]} here. There are: {', '.join(self._signatures)}."
             await JSONResponse({"error": told}, 404)(scope, receive, send)
@@ -81,7 +83,17 @@ class Calls:
             await JSONResponse({"error": str(error)}, 422)(scope, receive, send)
             return
         headers = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
-        await self._app({**scope, "headers": [*headers, (b"content-length", str(len(body)).encode())]}, replayed(body, receive), send)
+        full = False
+
+        async def told(message: Message) -> None:
+            nonlocal full
+            if message["type"] == "http.response.start" and message["status"] == 503:
+                full = True
+                await JSONResponse({"error": FULL}, 503, {"Retry-After": "5"})(scope, receive, send)
+            if not full:
+                await send(message)
+
+        await self._app({**scope, "headers": [*headers, (b"content-length", str(len(body)).encode())]}, replayed(body, receive), told)
 
 
 async def whole(receive: Receive) -> bytes:
