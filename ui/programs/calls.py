@@ -85,7 +85,7 @@ class Calls:
         headers = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
         full = False
 
-        async def told(message: Message) -> None:
+        async def passed_on(message: Message) -> None:
             nonlocal full
             if message["type"] == "http.response.start" and message["status"] == 503:
                 full = True
@@ -93,7 +93,7 @@ class Calls:
             if not full:
                 await send(message)
 
-        await self._app({**scope, "headers": [*headers, (b"content-length", str(len(body)).encode())]}, replayed(body, receive), told)
+        await self._app({**scope, "headers": [*headers, (b"content-length", str(len(body)).encode())]}, replayed(body, receive), passed_on)
 
 
 async def whole(receive: Receive) -> bytes:
