@@ -15,6 +15,7 @@ from inference.events import FORMATS, MODES
 PROGRAM = "python -m inference"
 DEFAULT_PROMPT = "hello good morning may i see the menu"
 PEERS = ("bf16", "static-compile", "llama.cpp")
+NAMES_OF_FILES = ("json", "csv", "markdown", "report", "prompts", "text", "load", "records")
 EXITS = "exit codes: 0 done, 1 something could not be done, 2 wrong arguments or settings, 130 stopped"
 
 
@@ -39,6 +40,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
             rest = [part.partition("=")[0] + "=***" if "=" in part else part for part in rest]
         quotes = " A prompt of several words stands in quotes." if options.command == "compare" and not rest[0].startswith("-") else ""
         raise WrongArguments(f"Unrecognized arguments: {' '.join(rest)}.{quotes} See {PROGRAM} {options.command} --help.")
+    for name, value in vars(options).items():  # "$OUT" where that is not set: what was measured would be lost
+        if name in NAMES_OF_FILES and (value == "" or (isinstance(value, list) and "" in value)):
+            raise WrongArguments(f"{'A record' if name == 'records' else f'--{name}'} has no file's name. Name the file, or leave it out.")
     return options
 
 
