@@ -29,10 +29,6 @@ BESIDE, COMPUTED = (
 )  # as `lane/config.py` notes them
 MERGED, CONVERTED = '"merged"', '"converted"'  # the folders that a program makes
 
-_IN_FP32 = [
-    "for module in model.modules():  # else bitsandbytes computes in bfloat16 where the processor has products of it",
-    "    module.support_avx512bf16_for_cpu = False",
-]
 _IN_TWO = [
     "head = base.get_output_embeddings()  # one with the embedding in the base, and the adapter changes one of the two",
     'head = getattr(head, "base_layer", getattr(head, "original_module", head))',
@@ -55,6 +51,22 @@ def load_call(lane: LaneRecord) -> str:
             f'quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="{found.get("type")}", bnb_4bit_compute_dtype=torch.{dtype}{double})'
         )
     return f"AutoModelForCausalLM.from_pretrained({', '.join(parts)})"
+
+
+def _computing(lane: LaneRecord) -> list[str]:
+    """The lines that let 4-bit layers compute in the lane's dtype, as a checkpoint in 4 bits brings its own."""
+    by_itself = "    module.support_avx512bf16_for_cpu = False  # else bitsandbytes computes in bfloat16 where the processor has products of it"
+    beside = [
+        "    for parameter in module.parameters(recurse=False):",
+        "        if parameter.is_floating_point():",
+        "            parameter.data = parameter.data.float()",
+    ]
+    return [
+        "for module in model.modules():",
+        *([] if lane.on_gpu else [by_itself, *beside]),
+        '    if state := getattr(getattr(module, "weight", None), "quant_state", None):',
+        f"        module.compute_dtype = state.dtype = torch.{_dtype(lane)}  # whatever a checkpoint in 4 bits says",
+    ]
 
 
 def _otherwise(note: str) -> list[str]:
@@ -176,7 +188,7 @@ def script(record: Record, lane: LaneRecord) -> str:
             *([*made, ""] if made else []),
             f"tokenizer = {tokenizer}.from_pretrained({_source(lane)})",
             f"model = {load_call(lane)}",
-            *(_IN_FP32 if lane.quantization and not lane.on_gpu else []),
+            *(_computing(lane) if lane.quantization else []),
             *_inputs(record.request, lane),
             f"settings = GenerationConfig(max_new_tokens={record.request.max_new_tokens}, do_sample=False, eos_token_id={list(lane.end_ids) if lane.end_ids else None}, pad_token_id=0)",
             "model.generation_config = settings  # the checkpoint's own settings are left out",

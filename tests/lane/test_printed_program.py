@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import gguf
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from inference.events import Request
 from inference.record import reproduce
@@ -77,6 +79,18 @@ def test_the_printed_program_makes_what_the_lane_made_and_gives_the_shown_text(k
     assert shown(record) and printed(record) == shown(record)
     (lane,) = record.lanes.values()
     assert ('"converted"' if "gguf" in kind.__name__ else '"merged"') in load_call(lane)
+
+
+def test_the_program_of_a_checkpoint_in_4_bits_computes_in_the_lane_s_dtype_and_not_in_the_checkpoint_s(tmp_path):
+    """A model that was trained and saved in 4 bits says bfloat16 or float16 itself, which from_pretrained then takes: another text than was shown."""
+    arguments = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.bfloat16, "bnb_4bit_use_double_quant": True}
+    quantized = AutoModelForCausalLM.from_pretrained(
+        make_checkpoint(tmp_path / "full", "llama"), dtype=torch.bfloat16, quantization_config=BitsAndBytesConfig(load_in_4bit=True, **arguments)
+    )
+    quantized.save_pretrained(tmp_path / "m")
+    make_tokenizer().save_pretrained(tmp_path / "m")
+    record = record_of(loaded_lane("cpu:nf4", str(tmp_path / "m")), replace(ASKED, max_new_tokens=40))
+    assert shown(record) and printed(record) == shown(record)
 
 
 @pytest.fixture(scope="module")
