@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from inference.bench.plain import Generate, arguments
+from inference.bench.plain import Generate, arguments, config_of
 from inference.events import LaneFacts, Report
 from inference.host.machine import check_fits, ram_available_bytes
 from inference.lane.source import Source
@@ -30,7 +30,8 @@ class Dequantized(Generate):
     def load(self, source: Source, report: Report) -> tuple[LaneFacts, float]:
         """Load as the lane's weights are, then unpack them; raises Refused where FP32 doesn't fit."""
         began = time.perf_counter()
-        model = AutoModelForCausalLM.from_pretrained(source.checkpoint.folder, trust_remote_code=False, **arguments(self._lane, torch.float32))
+        asked = arguments(self._lane, torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(source.checkpoint.folder, trust_remote_code=False, config=config_of(source), **asked)
         device = _device_for(model)
         to_fp32(model, device)
         self.model = model

@@ -8,12 +8,13 @@ token each time.
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig, LogitsProcessor, LogitsProcessorList, PretrainedConfig, PreTrainedModel
 from transformers.generation.streamers import BaseStreamer
 
 from inference.bench.baseline import Answer
@@ -36,7 +37,7 @@ class Generate:
     def load(self, source: Source, report: Report) -> tuple[LaneFacts, float]:
         """Load as the snippets do."""
         began = time.perf_counter()
-        model = AutoModelForCausalLM.from_pretrained(source.checkpoint.folder, trust_remote_code=False, **arguments(self._lane))
+        model = AutoModelForCausalLM.from_pretrained(source.checkpoint.folder, trust_remote_code=False, **arguments(self._lane), config=config_of(source))
         if self._options:
             private.compile_also_quantized(model)
         vram.synchronize(model.device.type)
@@ -62,6 +63,13 @@ class Generate:
         token_ids = tuple(stamps.ids)
         reason = "stop" if token_ids[-1] in source.end_ids else "length"
         return Answer(source.shown(token_ids), token_ids, reason)
+
+
+def config_of(source: Source) -> PretrainedConfig:
+    """The checkpoint's configuration; an attention that needs a package of its own is transformers' usual one here too."""
+    config = copy.deepcopy(source.config)
+    private.own_attention(config)
+    return config
 
 
 def arguments(lane: str, on_cpu: torch.dtype | None = None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from transformers import DynamicCache, PreTrainedModel
 from inference.decode.decoder import ShouldStop
 from inference.decode.sampling import Sampler
 from inference.errors import InferenceError
-from inference.models.private import cache_argument, read_again_after
+from inference.models.private import cache_argument, read_again_after, state_keepers
 
 
 class EagerDecoder:
@@ -60,12 +60,15 @@ class Forward:
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
         self.cache_name = cache_argument(model)
+        self._keepers = state_keepers(model)
 
     @torch.inference_mode()
     def __call__(self, ids: torch.Tensor, cache: Any) -> torch.Tensor:
         """Logits after `ids`, computed with the model's own code."""
         ids = ids.to(self.model.device)
         seen = _positions(cache)
+        for module in () if seen else self._keepers:
+            module.conv1d_state = None  # its code makes all of it anew
         positions = torch.arange(seen, seen + ids.shape[1], device=ids.device)[None]
         output = self.model(input_ids=ids, position_ids=positions, use_cache=True, logits_to_keep=1, **{self.cache_name: cache})
         return output.logits[:, -1].float()

@@ -6,6 +6,7 @@ Code of a checkpoint's own is never run, and nobody is asked whether it may be: 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import transformers
@@ -58,6 +59,20 @@ def check_files(checkpoint: Checkpoint, *names: str) -> None:
     for path in (checkpoint.folder / name for name in names):
         if path.exists() and (path.suffix == ".json" or path.read_bytes().startswith(files.LFS_POINTER)):
             files.json_object(path, checkpoint.id)
+
+
+def otherwise(folder: Path, asked: Any, model: Any) -> list[str]:
+    """What plain code would do with a whole model's folder that no lane does: put an adapter on it that lies beside, compute its attention by a package.
+
+    `asked` is the configuration as it was read, before the lane chose; `record/reproduce.py` reads these words.
+    """
+    found = []
+    if files.is_whole(folder) and (folder / files.ADAPTER[0]).exists():
+        found.append(f"an adapter lies beside the whole weights ({files.ADAPTER[0]}) and is left out, as one that was merged into them; plain code puts it on")
+    wanted, used = (getattr(config, "_attn_implementation", None) for config in (asked.get_text_config(), model.config.get_text_config()))
+    if wanted and wanted != used:
+        found.append(f"its configuration names the attention {files.quoted(wanted)}, which needs a package of its own, so it is computed by {used}")
+    return found
 
 
 def ignored(config: Any, generation: GenerationConfig) -> str | None:

@@ -124,7 +124,7 @@ class Source:
         if model is not None:
             self._rows = model.get_input_embeddings().weight.shape[0]
             self.end_ids = tokens.end_ids(self.tokenizer, model.generation_config, model.config, model.config.get_text_config())
-            found.append(config.ignored(model.config, model.generation_config))
+            found += [config.ignored(model.config, model.generation_config), *config.otherwise(self.checkpoint.folder, self.config, model)]
         self.hidden_ids = tokens.hidden_ids(self.tokenizer, self.end_ids, self.encoder.turn_marks)
         return replace(
             facts, has_chat_template=bool(self.tokenizer.chat_template), note="; ".join(filter(None, found)) or None,

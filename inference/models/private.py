@@ -37,6 +37,11 @@ def cache_argument(model: PreTrainedModel) -> str:
     raise InferenceError(f"{type(model).__name__} keeps its state in no cache that this lane knows, so it can't be answered with. Choose another model.")
 
 
+def state_keepers(model: PreTrainedModel) -> list[nn.Module]:
+    """The modules of `model` that keep a state beside its cache (RecurrentGemma's), which its code leaves to the next run where that has one token."""
+    return [module for module in model.modules() if "conv1d_state" in vars(module)]
+
+
 def read_again_after(model: PreTrainedModel) -> int | None:
     """The length after which `generate` reads prompt and answer anew, once, as all rotary frequencies change there (Phi-3's LongRoPE); None for most models."""
     own = inspect.getsource(type(model).prepare_inputs_for_generation)

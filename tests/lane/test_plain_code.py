@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 
 import pytest
 from transformers import AutoTokenizer
@@ -18,10 +19,13 @@ from inference.record.build import build_record
 from inference.record.reproduce import script
 from inference.record.table import text_table
 from inference.settings import Settings
+from inference.sources import files
 from inference.status import LaneStatus
 from inference.timing import Stopwatch
 from tests.lane.test_template import ORDINARY, PARTS
 from tests.lane.test_tokens import byte_level, write
+from tests.support.adapters import lora, make_adapter
+from tests.support.kinds import change_config
 from tests.support.real import loaded_lane
 from tests.support.says import make_says
 from tests.support.tiny import TEXTS, make_checkpoint, make_tokenizer
@@ -93,6 +97,19 @@ def with_marks_of_its_own(folder):
     return make_says(folder, tokenizer, [Encoder(tokenizer).encode(ASKED).ids[-1], *marks]), ASKED
 
 
+def with_an_adapter_beside(folder):
+    """As one merges into the training's own folder: transformers puts the adapter on top of the merged weights once more."""
+    made = make_checkpoint(folder / "base")
+    make_adapter(folder / "adapter", made, lora(r=8, lora_alpha=256))
+    for name in files.ADAPTER:
+        (folder / "adapter" / name).rename(made / name)
+    return made, ASKED
+
+
+def with_another_attention(folder):
+    return change_config(make_checkpoint(folder), _attn_implementation="flash_attention_2"), ASKED
+
+
 KINDS = (
     with_penalty,
     with_typed_marks,
@@ -101,6 +118,8 @@ KINDS = (
     with_an_old_class_name,
     with_a_start_mark_that_only_an_old_class_names,
     with_marks_of_its_own,
+    with_an_adapter_beside,
+    with_another_attention,
 )
 
 
@@ -172,3 +191,15 @@ def test_the_default_models_prompts_have_the_ids_of_its_own_template(default_fol
             "chat",
             True,
         )
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (with_an_adapter_beside, "an adapter lies beside the whole weights .* plain code puts it on"),
+        (with_another_attention, "flash_attention_2.* computed by sdpa"),
+    ],
+)
+def test_what_plain_code_would_do_otherwise_is_told(kind, words, tmp_path):
+    folder, _ = kind(tmp_path / "m")
+    assert re.search(words, loaded_lane("cpu:fp32", str(folder)).facts.note)

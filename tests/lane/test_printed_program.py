@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import gguf
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from inference.events import Request
 from inference.record import reproduce
@@ -32,6 +34,20 @@ def an_adapter_with_a_token_of_its_own(folder):
     return made, Request("one <dish> please", max_new_tokens=16)
 
 
+def an_adapter_of_a_tied_head(folder):
+    """The merge in the program changed the embedding, too, which is one with the head in the base."""
+    return make_adapter(folder / "adapter", make_checkpoint(folder / "base"), lora(target_modules=["q_proj", "lm_head"], lora_alpha=64)), ASKED
+
+
+def an_adapter_with_a_vocabulary_of_64_more_rows(folder):
+    """As training pads it: its tokenizer is no larger, by which the program chose the rows."""
+    return make_adapter(folder / "adapter", make_checkpoint(folder / "base"), rows=576), ASKED
+
+
+def an_adapter_with_a_whole_head(folder):
+    return make_adapter(folder / "adapter", make_checkpoint(folder / "base"), lora(modules_to_save=["lm_head"])), ASKED
+
+
 def a_gguf_file(folder):
     return write_gguf(make_checkpoint(folder / "m", "llama"), folder / "tiny.gguf", gguf.GGMLQuantizationType.Q8_0), replace(ASKED, format="raw")
 
@@ -47,6 +63,9 @@ def a_stretched_gguf_file(folder):
         (an_adapter, "cpu:fp32"),
         (an_adapter, "cpu:nf4"),
         (an_adapter_with_a_token_of_its_own, "cpu:fp32"),
+        (an_adapter_of_a_tied_head, "cpu:fp32"),
+        (an_adapter_with_a_vocabulary_of_64_more_rows, "cpu:nf4"),
+        (an_adapter_with_a_whole_head, "cpu:fp32"),
         (a_gguf_file, "cpu:nf4"),
         (a_stretched_gguf_file, "cpu:fp32"),
     ],  # fmt: skip
@@ -60,6 +79,18 @@ def test_the_printed_program_makes_what_the_lane_made_and_gives_the_shown_text(k
     assert shown(record) and printed(record) == shown(record)
     (lane,) = record.lanes.values()
     assert ('"converted"' if "gguf" in kind.__name__ else '"merged"') in load_call(lane)
+
+
+def test_the_program_of_a_checkpoint_in_4_bits_computes_in_the_lane_s_dtype_and_not_in_the_checkpoint_s(tmp_path):
+    """A model that was trained and saved in 4 bits says bfloat16 or float16 itself, which from_pretrained then takes: another text than was shown."""
+    arguments = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.bfloat16, "bnb_4bit_use_double_quant": True}
+    quantized = AutoModelForCausalLM.from_pretrained(
+        make_checkpoint(tmp_path / "full", "llama"), dtype=torch.bfloat16, quantization_config=BitsAndBytesConfig(load_in_4bit=True, **arguments)
+    )
+    quantized.save_pretrained(tmp_path / "m")
+    make_tokenizer().save_pretrained(tmp_path / "m")
+    record = record_of(loaded_lane("cpu:nf4", str(tmp_path / "m")), replace(ASKED, max_new_tokens=40))
+    assert shown(record) and printed(record) == shown(record)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +119,7 @@ def test_an_adapters_base_is_printed_with_its_revision_and_named_in_the_command(
     text = script(record, lane)
     ast.parse(text)
     assert f'base = AutoModelForCausalLM.from_pretrained("owner/base", revision="{COMMIT[::-1]}", dtype="auto")' in text
-    assert f'PeftModel.from_pretrained(base.float(), "owner/tuned", revision="{COMMIT}").merge_and_unload()' in text
+    assert f'PeftModel.from_pretrained(base.float(), "owner/tuned", revision="{COMMIT}")\nmerged = tuned.merge_and_unload()' in text
     assert command(record).startswith(f"BASE_MODEL_ID=owner/base@{COMMIT[::-1]} python -m inference compare ")
 
 

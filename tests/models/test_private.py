@@ -40,6 +40,16 @@ def test_both_names_of_the_cache_are_known(name):
     assert private.cache_argument(model) == name
 
 
+@pytest.mark.parametrize(("kind", "kept"), [("recurrent_gemma", 1), ("llama", 0)])
+@torch.inference_mode()
+def test_the_modules_that_keep_a_state_beside_the_cache_are_known(kind, kept):
+    values = {"num_hidden_layers": 2, "vocab_size": 64, "hidden_size": 32, "num_attention_heads": 2, "pad_token_id": 0}
+    more = {"block_types": ["recurrent", "attention"], "lru_width": 32} if kept else {}
+    model = AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(kind, **values, **more)).eval()
+    model(torch.arange(3, 9)[None], use_cache=True)
+    assert [module.conv1d_state is not None for module in private.state_keepers(model)] == [True] * kept
+
+
 @pytest.mark.parametrize(("kind", "again"), [("phi3", True), ("phimoe", True), ("llama", False)])
 def test_the_families_whose_generate_reads_all_anew_past_their_original_length_are_known(kind, again):
     config = transformers.AutoConfig.for_model(kind, num_hidden_layers=1, original_max_position_embeddings=24)

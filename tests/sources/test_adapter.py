@@ -18,7 +18,7 @@ from inference.events import Request
 from inference.host import child
 from inference.sources import fetching
 from tests.support.adapters import TARGETS, changed, find, in_fp32, logits, lora, make_adapter
-from tests.support.kinds import make_kind
+from tests.support.kinds import change_config, make_kind
 from tests.support.multimodal import make_multimodal
 from tests.support.real import answer, loaded_lane
 from tests.support.tiny import make_checkpoint, make_tokenizer
@@ -222,6 +222,14 @@ def test_a_merge_is_made_anew_when_the_adapter_the_base_or_the_copy_changed(tmp_
     assert len(set(digests)) == 3
     file.write_bytes(file.read_bytes()[:1000])
     assert "made anew" in find(adapter, settings).note and manifest.digest(file) == digests[-1]
+
+
+def test_a_base_that_names_an_attention_that_needs_a_package_is_merged_into(tmp_path, settings):
+    base = make_checkpoint(tmp_path / "base", "llama")
+    adapter = make_adapter(tmp_path / "adapter", base)
+    change_config(base, _attn_implementation="flash_attention_2")
+    merged = find(adapter, settings).folder
+    assert "flash" not in (merged / "config.json").read_text() and AutoModelForCausalLM.from_pretrained(merged).config._attn_implementation == "sdpa"
 
 
 def test_the_base_s_files_stay_as_they_are(tmp_path, base, settings):
