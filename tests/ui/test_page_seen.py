@@ -1,0 +1,55 @@
+"""What stands on the page is seen whole, in headless Chromium over fake lanes: nothing stands before it, and no word of it is cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.browser_tab import LEFT, Tab
+from tests.support.tab_pages import compare
+from ui.comparison.render import IDLE_WORDS
+
+SEEN = """(part) => {
+    const box = part.getClientRects()[0];
+    return part.contains(document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2));
+}"""
+
+
+def scored(tab: Tab) -> None:
+    """A comparison of long answers, and the same token by token, its text at the foot of a window."""
+    tab.app.script(both={"tokens": 50, "say": "some words\n"})
+    compare(tab)
+    tab.page.locator("#fork-button:enabled").click()
+    tab.page.locator(".fork-text").wait_for()
+    tab.page.evaluate("scrollTo(0, scrollY + document.querySelector('.fork-text').getBoundingClientRect().top - innerHeight + 100)")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_panel_of_a_token_is_in_view_and_hides_neither_the_text_nor_what_was_chosen(open_tab, width):
+    tab = open_tab()
+    tab.page.set_viewport_size({"width": width, "height": 800})
+    scored(tab)
+    tokens = tab.page.locator(".fork-text [role=option]")
+    assert tokens.first.evaluate(SEEN), "before one is chosen"
+    tokens.nth(1).click()
+    panel = tab.page.locator(".fork-panel")
+    assert "token 2 of 50" in panel.inner_text().replace("\u2068", "").replace("\u2069", "")
+    tab.wait(lambda: tokens.nth(1).evaluate(SEEN), "what was chosen is seen")
+    box = panel.bounding_box()
+    assert box["y"] + box["height"] <= 801, "and what it says is, too"
+
+
+WORDS = (*IDLE_WORDS.values(), "Starting the lane's process", "Stopped before the first token", "Loading: reading weights", "Loading: restoring its weights (once)")
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_what_a_lane_is_at_is_read_whole_on_a_phone(tab, words):
+    before = tab.page.viewport_size
+    tab.page.set_viewport_size({"width": 390, "height": 844})
+    try:
+        cut = """(part, words) => {
+            part.textContent = words;
+            return part.scrollWidth > part.clientWidth || part.scrollHeight > part.clientHeight || part.parentElement.scrollHeight > part.parentElement.clientHeight;
+        }"""
+        assert not tab.page.locator(f"{LEFT} .phase").evaluate(cut, words)
+    finally:
+        tab.page.set_viewport_size(before)
