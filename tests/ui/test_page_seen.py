@@ -38,7 +38,13 @@ def test_the_panel_of_a_token_is_in_view_and_hides_neither_the_text_nor_what_was
     assert box["y"] + box["height"] <= 801, "and what it says is, too"
 
 
-WORDS = (*IDLE_WORDS.values(), "Starting the lane's process", "Stopped before the first token", "Loading: reading weights", "Loading: restoring its weights (once)")
+WORDS = (
+    *IDLE_WORDS.values(),
+    "Starting the lane's process",
+    "Stopped before the first token",
+    "Loading: reading weights",
+    "Loading: restoring its weights (once)",
+)
 
 
 @pytest.mark.parametrize("words", WORDS)
