@@ -59,3 +59,37 @@ def test_what_a_lane_is_at_is_read_whole_on_a_phone(tab, words):
         assert not tab.page.locator(f"{LEFT} .phase").evaluate(cut, words)
     finally:
         tab.page.set_viewport_size(before)
+
+
+CUT = "(parts) => parts.filter((part) => part.scrollWidth > part.clientWidth + 1).map((part) => part.textContent)"
+
+
+@pytest.mark.parametrize("width", [720, 768, 1024, 1100, 1280])
+def test_no_figure_loses_its_unit_however_narrow_the_window(tab, width):
+    before = tab.page.viewport_size
+    compare(tab)
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    try:
+        assert tab.page.locator(".tiles dd, .lane-head .where").evaluate_all(CUT) == []
+    finally:
+        tab.page.set_viewport_size(before)
+
+
+def test_paper_has_the_whole_answer_and_the_whole_table_in_dark_letters(open_tab):
+    tab = open_tab()
+    page = tab.page
+    page.goto(f"{tab.app.url}/?__theme=dark")
+    page.locator("#send").wait_for()
+    tab.app.script(both={"tokens": 40, "say": "a line\n"})
+    compare(tab)
+    page.locator("#details > button").click()
+    page.locator("#table table").wait_for()
+    page.set_viewport_size({"width": 720, "height": 900})  # of a page of A4
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    for part in (f"{LEFT} .answer .panel-wrap", "#table", "#table code"):
+        assert page.locator(part).first.evaluate("(part) => part.scrollHeight <= part.clientHeight + 1 && part.scrollWidth <= part.clientWidth + 1"), part
+    assert page.locator("#table th").last.bounding_box()["x"] + page.locator("#table th").last.bounding_box()["width"] <= 720
+    assert page.locator("#intro h1").evaluate("(part) => getComputedStyle(part).color.match(/\\d+/g).every((each) => each < 100)"), "dark"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.body.classList.contains('dark')")

@@ -108,6 +108,14 @@ new MutationObserver(() => {
     setTimeout(() => { due = false; look(); }, 100);
 }).observe(document, {subtree: true, childList: true, characterData: true});
 
+// ---- paper is white: of dark colours a browser makes grey letters on it
+
+window.addEventListener('beforeprint', () => {
+    if (!document.body.classList.contains('dark')) return;
+    document.body.classList.remove('dark');
+    window.addEventListener('afterprint', () => document.body.classList.add('dark'), {once: true});
+});
+
 // ---- a reload loses a run, and what the tab has kept
 
 window.addEventListener('beforeunload', (event) => {
