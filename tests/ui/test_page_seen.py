@@ -93,3 +93,14 @@ def test_paper_has_the_whole_answer_and_the_whole_table_in_dark_letters(open_tab
     assert page.locator("#intro h1").evaluate("(part) => getComputedStyle(part).color.match(/\\d+/g).every((each) => each < 100)"), "dark"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("document.body.classList.contains('dark')")
+
+
+def test_with_high_contrast_what_was_chosen_and_how_far_a_token_was_moved_are_seen(open_tab):
+    tab = open_tab()
+    tab.page.emulate_media(forced_colors="active")
+    scored(tab)
+    chosen = tab.page.locator(".fork-text [aria-selected=true]")
+    assert "linear-gradient" in chosen.evaluate("(part) => getComputedStyle(part).backgroundImage")
+    grounds = "(parts) => parts.map((part) => getComputedStyle(part).backgroundColor)"
+    assert len(set(tab.page.locator(".fork-legend .swatch").evaluate_all(grounds))) >= 4
+    assert len(set(tab.page.locator(".fork-text .token").evaluate_all(grounds))) >= 4
