@@ -104,3 +104,15 @@ def test_with_high_contrast_what_was_chosen_and_how_far_a_token_was_moved_are_se
     grounds = "(parts) => parts.map((part) => getComputedStyle(part).backgroundColor)"
     assert len(set(tab.page.locator(".fork-legend .swatch").evaluate_all(grounds))) >= 4
     assert len(set(tab.page.locator(".fork-text .token").evaluate_all(grounds))) >= 4
+
+
+def test_on_a_phone_a_formatted_answer_has_one_bar_of_its_lane_and_how_far_a_lane_is_stands_under_what_it_is_at(open_tab):
+    tab = open_tab()
+    tab.page.set_viewport_size({"width": 390, "height": 844})
+    compare(tab)
+    tab.page.locator("#formatted").click()
+    tab.page.locator(f"{LEFT} .formatted-text").wait_for()
+    bars = tab.page.locator(f"{LEFT} .pretty").evaluate_all("(parts) => parts.map((part) => getComputedStyle(part).borderLeftWidth)")
+    assert [width for width in bars if width != "0px"] == ["4px"]
+    at, far = (tab.page.locator(f"{LEFT} .status {part}").bounding_box() for part in (".phase", ".clock"))
+    assert abs(at["y"] + at["height"] - far["y"]) <= 2
