@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from inference.settings import Settings
 from tests.support.browser_tab import LEFT, Tab
+from tests.support.page_fixtures import FakeApp
 from tests.support.tab_pages import compare
 from ui.comparison.render import IDLE_WORDS
 
@@ -73,6 +75,22 @@ def test_no_figure_loses_its_unit_however_narrow_the_window(tab, width):
         assert tab.page.locator(".tiles dd, .lane-head .where").evaluate_all(CUT) == []
     finally:
         tab.page.set_viewport_size(before)
+
+
+@pytest.fixture(scope="module")
+def three_lanes(tmp_path_factory):
+    app = FakeApp(tmp_path_factory.mktemp("three") / "script.json", Settings(lanes=("cpu:nf4", "cuda:bf16", "cpu:fp32")))
+    yield app
+    app.close()
+
+
+@pytest.mark.parametrize("width", [768, 1024, 1280])
+def test_nor_does_it_among_three_lanes_nor_what_each_runs_on(open_tab, three_lanes, width):
+    tab = open_tab(three_lanes)
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    tab.type_and_click("hello")
+    tab.page.locator(".board[data-state=done]").wait_for()
+    assert tab.page.locator(".tiles dd, .lane-head .where, .lane-head h2").evaluate_all(CUT) == []
 
 
 def test_paper_has_the_whole_answer_and_the_whole_table_in_dark_letters(open_tab):
