@@ -101,7 +101,11 @@ def _newest(kept: dict[str, Kept]) -> tuple[dict[str, Kept], int]:
 def model_words(record: Record) -> str:
     """The model of a comparison: its name, what was merged into it and its revision, as far as known; those of other lanes where they differ."""
     model = record.model
-    words = " ".join(filter(None, [model.id, model.adapter and f"with {model.adapter}", model.revision and f"({model.revision[:12]})"])) or UNKNOWN
+    adapter = model.adapter or ""
+    of_its_name = adapter.startswith((f"{model.id} (", f"{model.id}@"))  # what was asked for is the adapter itself
+    named = [adapter] if of_its_name else [model.id, adapter and f"with {adapter}"]
+    revision = f"({model.revision[:12]})" if model.revision and model.revision not in adapter else ""
+    words = " ".join(filter(None, [*named, revision])) or UNKNOWN
     others = dict.fromkeys(lane.model_id for lane in record.lanes.values() if lane.model_id not in (None, model.id))
     return ", ".join([words, *(f"{lane.title(name)}: {lane.model_id}" for name, lane in record.lanes.items() if lane.model_id in others)])
 

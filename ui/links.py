@@ -16,6 +16,7 @@ from typing import Any
 from inference.events import FORMATS, MAX_NEW_TOKENS_LIMIT, MODES, Request
 
 MOST_CHARACTERS = 7000  # of a link and of a text in one: what stands between cuts off or refuses addresses from some 8,000 bytes on
+MOST_SEED = 2**53 - 1  # a browser rounds whole numbers beyond it, and the seed would be another than the one that was typed
 DEFAULTS: dict[str, Any] = {**{field.name: field.default for field in fields(Request)}, "prompt": "", "mode": "auto"}
 NAMES = ("prompt", "system", "format", "max_new_tokens", "temperature", "seed", "mode")  # in the order of the composer's components
 WORDS = {"system": "system prompt", "format": "prompt format", "max_new_tokens": "token limit", "temperature": "temperature", "seed": "seed", "mode": "mode"}
@@ -49,7 +50,7 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "format": (chosen(FORMATS), " or ".join(FORMATS)),
     "max_new_tokens": (whole(1, MAX_NEW_TOKENS_LIMIT), f"a whole number from 1 to {MAX_NEW_TOKENS_LIMIT}"),
     "temperature": (decimal(0, 2), "a number from 0 to 2"),
-    "seed": (whole(0, 2**63 - 1), "a whole number from 0 to 2^63 - 1"),
+    "seed": (whole(0, MOST_SEED), "a whole number from 0 to 2^53 - 1"),
     "mode": (chosen(MODES), "auto, together or in-turn"),
 }
 

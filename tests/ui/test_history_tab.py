@@ -16,7 +16,7 @@ from tests.support.records import ended, record_of
 from ui.answers import local
 from ui.comparison.handlers import Page
 from ui.download import NOTHING
-from ui.histories import END, ISOLATE, MOST_KEPT, Histories, winner
+from ui.histories import END, ISOLATE, MOST_KEPT, Histories, model_words, winner
 from ui.history import pair
 from ui.history import tab as history_tab
 from ui.history.tab import HistoryTab
@@ -54,6 +54,22 @@ def test_a_label_has_the_prompt_the_visitors_time_and_who_won():
     here = datetime.fromisoformat(made.created) + timedelta(hours=5, minutes=30)
     first, second = label.splitlines()
     assert first == f"1. {ISOLATE}hi{END}" and f"{here:%H:%M}" in second and second.endswith("FP32 writes 2.0× faster")
+
+
+@pytest.mark.parametrize(
+    ("adapter", "revision", "words"),
+    [
+        (None, None, "menu"),
+        (None, "0123456789abcdef", "menu (0123456789ab)"),
+        ("menu (LORA, rank 8)", None, "menu (LORA, rank 8)"),
+        ("menu@0123456789abcdef (LORA, rank 8)", "0123456789abcdef", "menu@0123456789abcdef (LORA, rank 8)"),
+        ("other (LORA, rank 8)", None, "menu with other (LORA, rank 8)"),
+    ],
+)
+def test_a_model_that_is_an_adapter_is_named_once(adapter, revision, words):
+    model = replace(RECORD.model, id="menu", adapter=adapter, revision=revision)
+    lanes = {name: replace(lane, model_id="menu") for name, lane in RECORD.lanes.items()}
+    assert model_words(replace(RECORD, model=model, lanes=lanes)) == words
 
 
 def test_a_comparison_keeps_its_number_when_the_oldest_go(history):

@@ -125,7 +125,14 @@ def test_an_empty_prompt_gives_a_hint_and_no_run(tab, submitted, prompt):
     assert not tab.hint()
 
 
-@pytest.mark.parametrize(("field", "value", "words"), [("temperature", "9", "Temperature must be from 0"), ("max_new_tokens", "", "must be a number")])
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("temperature", "9", "Temperature must be from 0"),
+        ("max_new_tokens", "", "must be a number"),
+        ("seed", "9007199254740993", "a browser rounds larger ones"),
+    ],
+)
 def test_a_bad_number_gives_a_sentence(tab, submitted, field, value, words):
     tab.choose(**{field: value})
     tab.type_and_click("hello")

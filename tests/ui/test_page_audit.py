@@ -73,6 +73,38 @@ def test_each_phase_is_announced_once_and_no_token(tab, fake_app):
     assert not any("chicken" in words or "–" in words for words in heard)
 
 
+def heard(tab: Tab, words: str) -> list[str]:
+    """All that was read out, once these words were; nothing of it is told again."""
+    tab.wait(lambda: any(words in each for each in tab.page.evaluate("window.heard")), f"{words!r} is read out")
+    return tab.page.evaluate("window.heard.splice(0)")
+
+
+def test_what_a_scoring_and_a_decision_come_to_is_read_out_the_same_as_before_or_not(tab):
+    tab.send()
+    tab.wait_idle()
+    tab.page.evaluate(HEARD)
+    tab.page.locator("#fork-button:enabled").click()
+    heard(tab, "both lanes had the same first choice")
+    decide(tab, "0.8", "0.1")
+    heard(tab, "Serve FP32 on the CPU")
+    tab.page.get_by_role("textbox", name="Answers a day").fill("1001")
+    decide(tab, "0.8", "0.1")
+    heard(tab, "Serve FP32 on the CPU")
+    decide(tab, "much", "0.1")
+    tab.page.wait_for_timeout(300)
+    assert not tab.page.evaluate("window.heard"), "the field's own sentence is"
+    tab.page.locator("#decide-form .price input:not([role])").first.fill("")
+    tab.changed = True
+
+
+def test_where_nobody_won_the_reason_is_read_out_and_no_dash(tab, fake_app):
+    tab.page.evaluate(HEARD)
+    fake_app.script(both={"fail_at": 4})
+    tab.send()
+    tab.wait_idle()
+    assert not any("–" in words for words in heard(tab, "No winner"))
+
+
 def test_an_answer_is_not_read_out_as_it_comes_and_has_its_lanes_name(tab):
     tab.send()
     tab.wait_idle()

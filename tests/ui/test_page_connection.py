@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.browser_tab import LEFT, Tab
+from tests.support.page_fixtures import CHROMIUM, CHROMIUM_FLAGS
 from tests.support.tab_pages import compare, open_page, start_file
 
 
@@ -132,3 +133,37 @@ def test_a_call_that_alone_does_not_get_through_is_told_and_keeps_the_page(tab):
     tab.type_and_click("meanwhile")
     tab.page.get_by_text("did not get through").wait_for(timeout=20_000)
     assert len(made) == 5 and tab.page.evaluate("window.same") and tab.prompt.input_value() == "meanwhile"
+
+
+@pytest.fixture
+def kept_pages(browser, fake_app):
+    """A tab in a browser that keeps pages that are left, as people's do and those of tests don't."""
+    chromium = browser.browser.browser_type.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS, ignore_default_args=["--disable-back-forward-cache"])
+    tab = Tab(chromium.new_page(), fake_app)
+    tab.page.on("dialog", lambda dialog: dialog.accept())
+    yield tab
+    chromium.close()
+
+
+def leave_and_come_back(tab: Tab) -> None:
+    tab.page.evaluate("window.same = true")
+    tab.page.goto(f"{tab.app.url}/theme.css")
+    tab.page.go_back(wait_until="commit")
+    tab.page.locator("#send").wait_for()
+
+
+def test_a_page_that_the_browser_kept_has_all_that_it_shows_and_one_left_in_mid_answer_is_loaded_anew(kept_pages, fake_app):
+    tab = kept_pages
+    compare(tab, "before")
+    leave_and_come_back(tab)
+    assert tab.page.evaluate("window.same") and "before" in tab.verdict
+    compare(tab, "after")
+    open_page(tab, "History")
+    tab.wait(lambda: tab.page.locator("#history label").count() == 2, "both are kept")
+    open_page(tab, "One prompt")
+    fake_app.script(both={"hold_at": 2})
+    tab.send("in the middle")
+    leave_and_come_back(tab)
+    tab.wait(lambda: not tab.page.evaluate("window.same") and tab.page.locator(".board[data-state=empty]").count(), "an empty page")
+    tab.wait(lambda: not any(lane.state == "busy" for lane in fake_app.engine.status()), "its runs have ended")
+    fake_app.script()

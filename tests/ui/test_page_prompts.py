@@ -80,3 +80,17 @@ def test_the_drop_zone_is_named_by_the_words_seen_in_it(tab):
     zone = tab.page.locator("#prompts-file button[aria-dropeffect]")
     tab.wait(lambda: zone.get_attribute("aria-label") is None, "no other name")
     assert "Click to Upload" in zone.text_content() and "txt: a prompt a line" in tab.page.locator("#prompts-file").text_content()
+
+
+def test_a_file_that_is_dropped_beside_the_zone_does_not_take_the_place_of_the_page(tab):
+    open_page(tab, "Prompts file")
+    dropped = """(part, name) => {
+        const files = new DataTransfer();
+        files.items.add(new File(["one"], "one.txt", {type: "text/plain"}));
+        return !part.dispatchEvent(new DragEvent(name, {dataTransfer: files, bubbles: true, cancelable: true}));
+    }"""
+    for name in ("dragover", "drop"):
+        assert tab.page.locator("#series-about").evaluate(dropped, name), "taken care of"
+    tab.page.locator("#prompts-file button[aria-dropeffect]").evaluate(dropped, "drop")
+    tab.page.locator("#prompts-file").get_by_text("one").first.wait_for()
+    tab.page.locator("#prompts-file").get_by_label("Clear").click()

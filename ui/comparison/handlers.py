@@ -109,7 +109,7 @@ class Page:
             asked = session.comparison.request
             more = self._more(asked.max_new_tokens)
             return self.begin(lambda: replace(asked, max_new_tokens=more) if pressed == "go-on" else asked, mode, request)
-        return self.begin(lambda: build_request(prompt, system, format, max_new_tokens, temperature, seed), mode, request)
+        return self.begin(lambda: typed(build_request(prompt, system, format, max_new_tokens, temperature, seed)), mode, request)
 
     def begin(self, make: Callable[[], Request], mode: str, request: gr.Request) -> list[Any]:
         """Accept a comparison: the hint, the scoreboard, Send, Run again, Go on, the timer, each lane's Stop, answer and formatted answer; only the hint if it is refused.
@@ -189,6 +189,13 @@ class Page:
         self.stop(request)
         self.sessions.forget(request.session_hash or "")
         self.histories.forget(request.session_hash or "")
+
+
+def typed(asked: Request) -> Request:
+    """What was filled in, as it was; raises InferenceError for a seed that a browser has rounded."""
+    if asked.seed > links.MOST_SEED:
+        raise InferenceError("The seed must be 2^53 - 1 (9,007,199,254,740,991) at most here: a browser rounds larger ones. Type a smaller one.")
+    return asked
 
 
 def moving(statuses: dict[str, LaneStatus]) -> bool:

@@ -21,11 +21,21 @@ let calls = 0;
 let api = '', tab = ''; // the server's address, and our name there, once a call has told them
 let readUntil = 0; // by a look at the lanes it would be gone at once
 
-window.addEventListener('pagehide', () => {
+// A browser keeps a page that is left for another, and shows it again as it was, by its Back: then nothing is gone, but for what was just being written.
+const AT_WORK = '#send.stop, #series-stop:enabled, #fork-stop';
+let closed = false;
+
+window.addEventListener('pagehide', (event) => {
     leaving = true;
-    if (tab) navigator.sendBeacon(`${api}/closed/${tab}`); // a connection that breaks is no closed tab (`ui/programs/beats.py`)
+    closed = Boolean(tab) && !(event.persisted && !document.querySelector(AT_WORK));
+    if (closed) navigator.sendBeacon(`${api}/closed/${tab}`); // a connection that breaks is no closed tab (`ui/programs/beats.py`)
 });
-window.addEventListener('pageshow', () => { leaving = false; });
+window.addEventListener('pageshow', () => {
+    leaving = false;
+    if (!closed) return;
+    window.addEventListener('beforeunload', (event) => event.stopImmediatePropagation(), true); // what it would warn of is gone already
+    location.reload();
+});
 
 function say(words) {
     if (told.textContent === words) return;

@@ -12,6 +12,8 @@ const standOn = (token) => {
   token.parentElement.querySelectorAll('[tabindex="0"]').forEach((other) => (other.tabIndex = -1));
   token.tabIndex = 0;
   token.focus();
+  token.parentElement.dataset.read = ""; // from now on the panel stays in view
+  token.scrollIntoView({block: "nearest"}); // and not before the token: its margin is for that
 };
 
 const choose = (token) => {

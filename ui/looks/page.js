@@ -56,7 +56,7 @@ document.addEventListener('click', (event) => {
     else if ('copyAnswer' in button.dataset) copy(button, one('[data-testid=bot] .message-content', button.closest('.lane'))?.textContent ?? '');
 });
 
-// ---- read out: each lane's phase once, who won, and what is decided; never a token
+// ---- read out: each lane's phase once, who won, how near the answers are token by token, and what is decided; never a token
 
 const said = Object.assign(document.createElement('div'), {className: 'unseen', id: 'said'});
 said.setAttribute('role', 'status');
@@ -89,12 +89,16 @@ function look() {
         one('#board').scrollIntoView({block: 'start', behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth'});
     }
     if (board) {
-        const parts = board.querySelectorAll(board.dataset.state === 'done' ? '.fact strong, .standings tr, .caveat' : '.caveat');
+        const parts = board.querySelectorAll(board.dataset.state === 'done' && !one('.no-winner', board) ? '.fact strong, .standings tr, .caveat' : '.caveat');
         heard.push(...news('board', board.dataset.state, [...parts].map((part) => part.textContent).join('. ')));
     }
+    const scored = one('#fork .fork-lead')?.textContent ?? '';
+    heard.push(...news('scored', scored, scored));
     const decided = one('#decision .told')?.textContent ?? '';
-    heard.push(...news('decision', decided, decided));
-    if (heard.length) said.textContent = heard.join('. ');
+    if (one('#decide-said [data-working]')) told.set('decision', 'working'); // what it comes to is told, the same as before or not
+    else if (!one('#decide-said p, #decide-form .refusal p')) heard.push(...news('decision', decided, decided));
+    const words = heard.filter(Boolean).join('. ');
+    if (words) said.textContent = words;
 }
 
 let due = false;
@@ -103,6 +107,14 @@ new MutationObserver(() => {
     due = true;
     setTimeout(() => { due = false; look(); }, 100);
 }).observe(document, {subtree: true, childList: true, characterData: true});
+
+// ---- paper is white: of dark colours a browser makes grey letters on it
+
+window.addEventListener('beforeprint', () => {
+    if (!document.body.classList.contains('dark')) return;
+    document.body.classList.remove('dark');
+    window.addEventListener('afterprint', () => document.body.classList.add('dark'), {once: true});
+});
 
 // ---- a reload loses a run, and what the tab has kept
 
