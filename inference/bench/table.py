@@ -11,7 +11,7 @@ from inference.bench.lengths import lengths_words
 from inference.errors import WrongArguments
 from inference.record import grid
 from inference.record.figures import FIRST_TOKEN, LOAD, SPEED, TOTAL, WEIGHTS
-from inference.units import UNKNOWN, same_size
+from inference.units import UNKNOWN, count, same_size
 
 FIGURES = (SPEED, FIRST_TOKEN, TOTAL, LOAD, WEIGHTS)
 HANG = 2
@@ -35,7 +35,7 @@ def _entries(result: dict[str, Any]) -> Iterator[Entry]:
     for lane, found in result["lanes"].items():
         if "lengths" in found:
             measured = [one for one in found["lengths"] if "why_not" not in one]
-            yield from ((f"{lane}, {one['ours']['prompt_tokens']} tokens", one if one is measured[0] else one | {"note": None}) for one in measured)
+            yield from ((f"{lane}, {count(one['ours']['prompt_tokens'])}", one if one is measured[0] else one | {"note": None}) for one in measured)
         else:
             yield lane, found
 
@@ -68,7 +68,7 @@ def _check(name: str, found: dict[str, Any]) -> str:
     parts = [
         *([f"ours / plain: {ratios}"] if ratios else []),
         _tokens(found),
-        f"{found['distinct_tokens']} distinct tokens",
+        count(found["distinct_tokens"], "distinct token"),
         *_shares(found),
         *_logits(found.get("logits")),
     ]

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from inference.decide import costs
 from inference.decide.model import DAYS_A_MONTH, HOURS_A_MONTH, Traced
-from inference.decide.rules import percent
 from inference.decide.serving import MANY_RUNS, Serving, at_most
-from inference.units import count, digits, joules, many, seconds
+from inference.units import count, digits, joules, many, percent, seconds
 
 RUNS = "median (quickest - slowest)"
 
@@ -81,15 +80,21 @@ def _capacity(serving: Serving) -> tuple[str, str]:
     """What one machine can answer a day, in words, and why just that."""
     capacity, limits = serving.capacity_per_day, serving.limits
     if capacity is None and (most := serving.at_best_per_day):
-        return f"{at_most(most)} answers a day at most", "estimated: under limits that its runs surely keep, the wait included; under yours it may be none"
+        return f"{_a_day(most)} at most", "estimated: under limits that its runs surely keep, the wait included; under yours it may be none"
     if capacity is None:
         return "none that keeps the limits", "measured answers alone break them" if not serving.batches else "measured with each number of clients"
-    told = f"{at_most(capacity)} answers a day"
+    told = _a_day(capacity)
     if serving.batches and (best := serving.most_clients):
         return told, f"measured: {digits(best.answers_per_min, 3)} a minute with {count(best.clients, 'client')} at once, the most that keeps the limits"
     if limits.first_s is None and limits.total_s is None:
         return told, "estimated: no limit on time is asked, so as many as keep it just not always busy; waits have no end then"
     return told, "estimated: as many as keep your limits at p95, the wait included"
+
+
+def _a_day(most: float) -> str:
+    """ "41,000 answers a day"."""
+    told = at_most(most)
+    return f"{told} answer{'s' * (told != '1')} a day"
 
 
 def _dollars(serving: Serving, month: tuple[float, float, float]) -> list[Traced]:

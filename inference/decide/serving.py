@@ -16,7 +16,7 @@ from inference.decide.costs import HOUR_S, Curve, Load
 from inference.decide.model import Asked, Clients, Evidence
 from inference.decide.queue import Limits, Line, Sleep, Waits
 from inference.lanes import LaneName
-from inference.units import digits, size
+from inference.units import count, digits, size
 
 ENOUGH_FOR_P95 = 20  # runs
 ERRORS = 2  # standard errors
@@ -187,7 +187,7 @@ def serving(lane: Evidence, asked: Asked) -> Serving | str:
     if tokens is None or (len(lane.new_tokens) == len(lane.total_s) and set(lane.new_tokens) == {tokens}):
         return Serving(lane, asked, Line(lane.ttft_s, lane.total_s))
     if not lane.tpot_s:
-        return f"how long an answer of {tokens} tokens takes is not known: no run tells the time of a token."
+        return f"how long an answer of {count(tokens)} takes is not known: no run tells the time of a token."
     each = lane.tpot_s if len(lane.tpot_s) == len(lane.ttft_s) else (statistics.median(lane.tpot_s),) * len(lane.ttft_s)
     totals = tuple(first + (tokens - 1) * token for first, token in zip(lane.ttft_s, each, strict=True))
     return Serving(lane, asked, Line(lane.ttft_s, totals), scaled=True)

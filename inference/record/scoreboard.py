@@ -15,7 +15,7 @@ from inference.record.figures import FIRST_TOKEN, SPEED, WEIGHTS, Figure
 from inference.record.missing import why
 from inference.record.model import LaneRecord, Pair, Record, RunRecord
 from inference.record.verdict import reference_of
-from inference.units import UNKNOWN, same_size
+from inference.units import UNKNOWN, count, same_size
 
 # scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, kana, Han
 _NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -171,8 +171,7 @@ def caveat(record: Record) -> str:
     runs = [run for lane in lanes for run in lane.ended_runs]
     slower = [lane for lane in held if any(run.path_reason for run in record.lanes[lane].ended_runs)]
     parts += [f"{name(record, lane)} was not at its fastest." for lane in slower]
-    if any(run.finish_reason == "length" for run in runs):
-        parts.append(f"Cut at {record.request.max_new_tokens} tokens.")
+    parts += _cut(record, held)
     if any(run.alone is False for run in runs):
         parts.append("Other runs went on beside, which slows.")
     parts += [f"{name(record, lane)} did not answer the same each time: its last answer is held against the other's." for lane in held if _varies(record, lane)]
@@ -181,6 +180,16 @@ def caveat(record: Record) -> str:
         whose = "One run each" if len(once) == len(held) else f"Of {' and '.join(name(record, lane) for lane in once)} there is one run"
         parts.append(f"{whose}: times vary from run to run.")
     return " ".join(parts)
+
+
+def _cut(record: Record, held: Sequence[str]) -> list[str]:
+    """Which answers did not end by themselves, where that is not all of them: the totals beside them are of unlike answers."""
+    ends = {lane: [run.finish_reason == "length" for run in record.lanes[lane].ended_runs] for lane in held}
+    if not any(map(any, ends.values())):
+        return []
+    whose = [name(record, lane) + ("" if all(cut) else f" in {sum(cut)} of {count(len(cut), 'run')}") for lane, cut in ends.items() if any(cut)]
+    of = "" if all(map(all, ends.values())) else f": {', '.join(whose)}"
+    return [f"Cut at {count(record.request.max_new_tokens)}{of}."]
 
 
 def _varies(record: Record, lane: str) -> bool:
@@ -207,16 +216,30 @@ def _effect(ratio: float) -> str:
 
 def fastest(record: Record) -> str:
     """Of more than two lanes which one writes fastest, and how much faster than the next; empty where there is nothing to hold that against."""
+    return ", ".join(filter(None, _fastest(record)))
+
+
+def in_short(record: Record) -> str:
+    """Who won, in a few words: "4-bit writes 1.3× faster"."""
+    if told := facts(record):
+        return next(fact.words for fact in told if not fact.words.startswith(UNKNOWN))  # whether the answers differ is always known
+    if not record.verdict.pairs:
+        return no_winner(record).rstrip(".")
+    return _fastest(record)[0] or "No two speeds to compare"
+
+
+def _fastest(record: Record) -> tuple[str, str]:
+    """Which lane writes fastest, or which equally fast, and what they are held against."""
     known = {lane: speed for lane, each in record.lanes.items() if each.n and (speed := SPEED.read(each))}
     if len(record.lanes) < 3 or len(known) < 2 or not record.verdict.pairs:
-        return ""
+        return "", ""
     first, *others = sorted(known, key=lambda lane: -known[lane])
     tied = [lane for lane in others if same_size(known[first] / known[lane])]
     if tied:
         *before, last = (record.lanes[lane].title(lane) for lane in (first, *tied))
-        return f"{', '.join(before)} and {last} write equally fast{', ahead of the others' if len(tied) < len(others) else ''}"
+        return f"{', '.join(before)} and {last} write equally fast", "ahead of the others" if len(tied) < len(others) else ""
     title, after = (record.lanes[lane].title(lane) for lane in (first, others[0]))
-    return f"{title} writes fastest, {factor(known[first] / known[others[0]])} faster than {after}"
+    return f"{title} writes fastest", f"{factor(known[first] / known[others[0]])} faster than {after}"
 
 
 def standings(record: Record) -> tuple[Standing, ...]:
@@ -229,7 +252,7 @@ def _standing(record: Record, lane: str) -> Standing:
     found = record.lanes[lane]
     pair = next((pair for pair in record.verdict.pairs if pair.other == lane), None)
     if pair:
-        told = answers(record, pair).replace("Differ ", "Differs ")
+        told = re.sub("^Differ", "Differs", answers(record, pair))
     elif found.n:
         told = "the reference" if any(pair.reference == lane for pair in record.verdict.pairs) else "no reference"
     else:

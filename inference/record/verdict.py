@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from inference import lanes as names
 from inference.record.figures import FIGURES, FIRST_TOKEN, SPEED, WEIGHTS, ratio
 from inference.record.model import LaneRecord, Pair, Record, RunRecord, Verdict
+from inference.units import count
 
 REFERENCE = str(names.REFERENCE)
 IT_TAKES = f"it takes two answers that were neither stopped nor failed, one of them of the lane {REFERENCE}, or {names.CUDA_BF16} where that is not among them"
@@ -126,7 +127,7 @@ def _cut(record: Record) -> str:
     """Which answers did not end by themselves: a cut one is no whole answer, however equal."""
     runs = _last_runs(record)
     cut = [record.lanes[name].title() for name, run in runs.items() if run.finish_reason == "length"]
-    limit = f"cut at the limit of {record.request.max_new_tokens} tokens"
+    limit = f"cut at the limit of {count(record.request.max_new_tokens)}"
     if not cut:
         return ""
     if len(cut) < len(runs):
@@ -167,4 +168,5 @@ def _lengths(record: Record) -> Lines:
     counts = {name: sorted(each) for name, each in known.items() if each}
     if len(set[int]().union(*counts.values())) < 2:
         return []
-    return [("Lengths differ", "the totals are of " + ", ".join(f"{' or '.join(map(str, each))} tokens ({name})" for name, each in counts.items()))]
+    each = (f"{' or '.join(map(str, lengths))} token{'s' * (lengths != [1])} ({name})" for name, lengths in counts.items())
+    return [("Lengths differ", f"the totals are of {', '.join(each)}")]

@@ -72,7 +72,8 @@ def race(record: Record) -> Race | None:
     longest = max(map(_end, runs.values()))
     every = marks_every(max(run.new_tokens or 0 for run in runs.values()))
     marks = f"; a mark every {'token' if every == 1 else count(every)}" if every else ""
-    words = f"Time from when a lane begins the prompt to its last token{marks}."
+    last = " Of several runs it is the last that counts." if any(lane.n > 1 for lane in record.lanes.values()) else ""
+    words = f"Time from when a lane begins the prompt to its last token{marks}.{last}"
     return Race(longest, tuple(ticks_of(longest)), tuple(_bar(name, run, every) for name, run in runs.items()), words)
 
 

@@ -49,7 +49,7 @@ def facts(records: Sequence[Record], medians: dict[str, LaneMedians]) -> tuple[F
         return ()
     whole = overall(records)
     figures = scoreboard.facts(whole)[:-1]
-    return (*figures, *_same(records), *_right(whole, medians)) if figures else ()
+    return (*figures, *_same(records), *_right(whole, records, medians)) if figures else ()
 
 
 def beside(records: Sequence[Record], told: Sequence[Fact]) -> str:
@@ -94,12 +94,17 @@ def _same(records: Sequence[Record]) -> list[Fact]:
     return [Fact(scoreboard.TITLES[-1], f"{sum(held)} of {len(held)} the same")]
 
 
-def _right(whole: Record, medians: dict[str, LaneMedians]) -> list[Fact]:
+def _judged(record: Record, lane: str) -> int:
+    """How many of a lane's answers to a prompt something is expected of."""
+    return record.lanes[lane].n if lane in record.lanes and record.row and record.row.expected else 0
+
+
+def _right(whole: Record, records: Sequence[Record], medians: dict[str, LaneMedians]) -> list[Fact]:
     judged = {name: found for name, found in medians.items() if found.expected}
     if not judged:
         return []
     most = max(found.hold_expected for found in judged.values())
     best = [name for name, found in judged.items() if found.hold_expected == most]
-    alike = len({found.expected for found in judged.values()}) == 1  # of other prompts nobody is better
+    alike = len({tuple(_judged(record, name) for record in records) for name in judged}) == 1  # of other prompts nobody is better
     told = ", ".join(f"{scoreboard.name(whole, name)} {found.hold_expected} of {found.expected}" for name, found in judged.items())
     return [Fact("Right answers", told, best[0] if alike and len(best) == 1 < len(judged) else None)]

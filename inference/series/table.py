@@ -12,7 +12,7 @@ from inference.record.model import Record, RunRecord
 from inference.series.expected import is_right
 from inference.series.overall import beside, facts, lane_titles
 from inference.series.series import LaneMedians, Series, medians
-from inference.units import UNKNOWN
+from inference.units import UNKNOWN, count
 
 MOST_WORDS = 60
 FIGURE_HEADS = [figure.title.lower() for figure in OF_A_RUN]
@@ -96,7 +96,7 @@ def verdict_lines(series: Series) -> list[str]:
 
 def how_far(series: Series) -> str:
     """One sentence: how many are done, whether it was stopped, what was left out."""
-    words = f"{series.done} of {len(series.prompts)} prompts done"
+    words = f"{series.done} of {count(len(series.prompts), 'prompt')} done"
     if series.stop.is_set() and series.done < len(series.prompts):
         words += ", then stopped; what was done is kept"
     if left_out := series.skipped.count:

@@ -191,3 +191,10 @@ def test_a_lane_whose_repeats_differ_is_not_told_by_its_last_answer_alone():
     record = record_of(cpu_nf4=[ended(9.0, ids=(1, 2, 3, 4, 5)), ended(9.0)], cpu_fp32=[ended(5.0)] * 2)
     assert "4-bit did not answer the same each time" in caveat(record) and "FP32 did not" not in caveat(record)
     assert dict(summary_lines(record))["Lengths differ"] == "the totals are of 3 or 5 tokens (cpu:nf4), 3 tokens (cpu:fp32)"
+
+
+def test_which_answers_were_cut_is_said_where_not_all_were():
+    assert "Cut at 50 tokens. " in caveat(record_of(cpu_nf4=ended(20, reason="length"), cpu_fp32=ended(5, reason="length")))
+    assert "Cut at 50 tokens: FP32. " in caveat(record_of(cpu_nf4=ended(20), cpu_fp32=ended(5, reason="length")))
+    some = caveat(record_of(cpu_nf4=[ended(20), ended(20, reason="length")], cpu_fp32=[ended(5, reason="length")] * 2))
+    assert "Cut at 50 tokens: 4-bit in 1 of 2 runs, FP32." in some and "Cut" not in caveat(record_of(cpu_nf4=ended(20), cpu_fp32=ended(5)))

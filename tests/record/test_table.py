@@ -225,3 +225,12 @@ def test_a_lane_of_another_model_has_its_own_name_and_not_the_others_parameters(
     assert [row["model"] for row in csv.DictReader(io.StringIO(to_csv([record])))] == ["fake/model", "you/full"]
     (cells,) = (row.cells for row in table_rows(record) if row.title == "Model size")
     assert "1,000 parameters" in cells[0] and "parameters" not in cells[1]
+
+
+def test_one_thing_is_told_as_one():
+    one = [ended(5, ids=(1,)), ended(5, reason="stopped"), ended(5, reason="stopped")]
+    record = record_of(cpu_nf4=one, cpu_fp32=[ended(5), ended(5, ids=(1, 2)), ended(5, reason="stopped")])
+    rows = {row.title: row.cells for row in table_rows(record)}
+    assert "1 token out, 4 in" in rows["Inference time"][0] and "2 or 3 tokens out, 4 in" in rows["Inference time"][1]
+    assert rows["Conditions"][0].endswith("2 runs that failed or were stopped") and rows["Conditions"][1].endswith("1 run that failed or was stopped")
+    assert dict(summary_lines(record))["Lengths differ"] == "the totals are of 1 token (cpu:nf4), 2 or 3 tokens (cpu:fp32)"

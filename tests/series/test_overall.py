@@ -40,6 +40,14 @@ def test_answers_to_different_prompts_are_not_the_same_and_fewer_of_them_do_not_
     assert told.words == "4-bit 1 of 1, FP32 1 of 2" and told.winner is None
 
 
+def test_as_many_other_prompts_make_no_better_lane():
+    failed = ended(10, reason="stopped")
+    found = records((ended(10), failed), (ended(10), ended(20)), (failed, ended(20)))
+    found = [*found[:2], replace(found[2], row=Row(3, "what neither said"))]
+    (told,) = [fact for fact in overall.facts(found, medians(found)) if fact.title == "Right answers"]
+    assert told.words == "4-bit 2 of 2, FP32 1 of 2" and told.winner is None
+
+
 def test_how_little_so_few_prompts_can_show_is_said_beside_them():
     found = records(*[(ended(10), ended(20))] * 7)
     said = overall.beside(found, overall.facts(found, medians(found)))
@@ -56,7 +64,7 @@ def test_where_a_lane_answered_nothing_it_is_said_why_nobody_won():
 def test_what_was_cut_anywhere_is_said_beside_the_winner_in_text_and_markdown():
     series = Series((), records=records((ended(10, reason="length"), ended(20)), (ended(10), ended(20))))
     for text in (table.text(series, 80), table.markdown(series)):
-        assert text.index("FP32 writes 2.0× faster") < text.index("as expected") and "Cut at 50 tokens." in text
+        assert text.index("FP32 writes 2.0× faster") < text.index("as expected") and "Cut at 50 tokens: 4-bit in 1 of 2 runs." in " ".join(text.split())
         assert "4-bit (NF4): answer" in text and "Full precision (FP32): speed" in text
 
 
@@ -68,7 +76,11 @@ def test_two_lanes_of_one_precision_are_told_apart_by_their_device():
 def test_more_than_two_lanes_have_medians_no_single_winner_and_what_must_be_said_beside():
     found = [record_of(cuda_nf4=ended(10), cpu_nf4=ended(10, reason="length"), cpu_fp32=ended(20))] * 2
     (told,) = table.verdict_lines(Series((), records=found))
-    assert overall.facts(found, medians(found)) == () and told.startswith("FP32 on the CPU writes fastest") and told.endswith("Cut at 50 tokens.")
+    assert (
+        overall.facts(found, medians(found)) == ()
+        and told.startswith("FP32 on the CPU writes fastest")
+        and told.endswith("Cut at 50 tokens: 4-bit NF4 on the CPU.")
+    )
 
 
 def test_figures_of_unlike_prompts_are_said_to_be():

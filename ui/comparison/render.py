@@ -191,7 +191,7 @@ def _tokens(progress: Progress | None) -> list[str]:
     if done is None or not done.prompt_tokens:
         return []
     out = progress.n if progress and progress.n else 0 if not done.text else "not counted"
-    return [f"{done.prompt_tokens} tokens in, {out} out"]
+    return [f"{count(done.prompt_tokens)} in, {out} out"]
 
 
 def _load(status: LaneStatus) -> list[str]:
