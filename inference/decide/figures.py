@@ -145,7 +145,7 @@ def some_hours(value: float) -> str:
 
 def dollars(value: float) -> str:
     """ "$1,234.56", and to three figures what is less than ten cents: "$0.0123"."""
-    return f"${value:,.2f}" if value >= 0.0995 or value == 0 else f"${value:#.3g}" if value >= 1e-4 else f"${value:.2e}"
+    return f"${value:,.2f}" if value >= 0.0995 or value == 0 else f"${value:#.3g}" if value >= 1e-4 else f"${digits(value, 3)}"
 
 
 def price(dollars_per_hour: float, most: int = 4) -> str:

@@ -141,7 +141,8 @@ class Serving:
             quickest, slowest = (Line((way(line.first_s),), (way(line.total_s),)) for way in (min, max))
             return replace(self, line=quickest), replace(self, line=slowest)
         off = ERRORS * statistics.stdev(line.total_s) / math.sqrt(n) / line.mean_s
-        return self._times(1 - off), self._times(1 + off)
+        least = min(line.total_s) / line.mean_s  # of answers that lie far apart two errors may be more than the mean itself
+        return self._times(max(1 - off, least)), self._times(1 + off)
 
     def _times(self, factor: float) -> Serving:
         """The same with answers that take so many times as long."""
