@@ -63,6 +63,12 @@ def size(value: float | None) -> str:
     return f"{value:.2f} GiB" if value < 99.995 else f"{value:.0f} GiB"
 
 
+def two_sizes(left: float, right: float) -> tuple[str, str]:
+    """Two sizes of which one is said to be too much or too little: to the byte where they would read alike and are not."""
+    told = size(left), size(right)
+    return told if left == right or len(set(told)) == 2 else (f"{left:,.0f} B", f"{right:,.0f} B")
+
+
 def joules(value: float | None) -> str:
     """Energy: "0.42 J", "41.2 J", "1.24 kJ"."""
     if value is None or math.isnan(value):

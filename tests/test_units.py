@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from inference.units import digits, exact_seconds, joules, many, percent, rate, seconds, seconds_to, size
+from inference.units import digits, exact_seconds, joules, many, percent, rate, seconds, seconds_to, size, two_sizes
 
 PARTS = {" ms": 1e-3, " s": 1.0}
 
@@ -86,3 +86,8 @@ def test_no_unit_is_told_full_where_the_next_one_begins():
 
 def test_a_share_is_told_as_none_or_all_only_where_it_is():
     assert [percent(part) for part in (0, 1, 0.982, 0.99996, 0.00004, 0.99994)] == ["0.00 %", "100.00 %", "98.20 %", "99.996 %", "0.004 %", "99.99 %"]
+
+
+def test_two_sizes_that_are_held_against_each_other_never_read_alike_unless_they_are():
+    assert two_sizes(2**30, 2**31) == ("1.00 GiB", "2.00 GiB") and two_sizes(2**30, 2**30) == ("1.00 GiB", "1.00 GiB")
+    assert two_sizes(5 * 2**30, 5 * 2**30 - 7) == ("5,368,709,120 B", "5,368,709,113 B")

@@ -16,7 +16,7 @@ from inference.decide.costs import HOUR_S, Curve, Load
 from inference.decide.model import Asked, Clients, Evidence
 from inference.decide.queue import Limits, Line, Sleep, Waits
 from inference.lanes import LaneName
-from inference.units import count, digits, size
+from inference.units import count, digits, two_sizes
 
 ENOUGH_FOR_P95 = 20  # runs
 ERRORS = 2  # standard errors
@@ -182,7 +182,8 @@ def serving(lane: Evidence, asked: Asked) -> Serving | str:
         return lane.why_not
     tokens, price = asked.tokens, asked.prices.get(lane.lane)
     if price and price.memory_bytes and lane.memory_bytes and lane.memory_bytes > price.memory_bytes:
-        return f"it does not fit: it holds {size(lane.memory_bytes)}, and {price.hardware} has {size(price.memory_bytes)}."
+        holds, has = two_sizes(lane.memory_bytes, price.memory_bytes)
+        return f"it does not fit: it holds {holds}, and {price.hardware} has {has}."
     if asked.sleep_after_min is not None and lane.load_s is None:
         return "how long it takes to wake was not measured, and it is to sleep between visits."
     if tokens is None or (len(lane.new_tokens) == len(lane.total_s) and set(lane.new_tokens) == {tokens}):
