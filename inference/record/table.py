@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from inference import ends, terminal
 from inference.energy import COVERS, of_an_answer
 from inference.record import grid
-from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED, TOTAL, WEIGHTS
+from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED, TOTAL, WEIGHTS, having
 from inference.record.missing import ELSEWHERE, shown, why
 from inference.record.model import LaneRecord, Record, RunRecord
 from inference.record.quality import figure_rows
@@ -108,7 +108,7 @@ def spread(lane: LaneRecord, key: str, words: Words) -> str:
     if lane.n < 2 or middle is None:
         return told
     low, high = words(getattr(lane.min, key)), words(getattr(lane.max, key))
-    return f"{told} ({f'{low} - {high}, ' if low != high else ''}n {lane.n})"
+    return f"{told} ({f'{low} - {high}, ' if low != high else ''}n {having(lane, key)})"
 
 
 def _spread(key: str, words: Words) -> Cell:
@@ -119,8 +119,8 @@ def _inference(record: Record, lane: LaneRecord) -> str:
     runs = lane.ended_runs or lane.runs
     out = _counts(run.new_tokens for run in runs)
     tokens = f"\n{out} token{'s' * (out != '1')} out, {_counts(run.prompt_tokens or None for run in runs)} in" if runs else ""
-    by = next((f"\ncounted by {run.counted_by}" for run in reversed(runs) if run.counted_by), "")
-    return spread(lane, TOTAL.key, TOTAL.words) + tokens + by
+    by = [f"counted by {run.counted_by}" for run in runs if run.counted_by]
+    return spread(lane, TOTAL.key, TOTAL.words) + tokens + (f"\n{_of_each(by)}" if by else "")
 
 
 def _counts(of: Iterable[int | None]) -> str:

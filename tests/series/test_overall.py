@@ -88,3 +88,11 @@ def test_figures_of_unlike_prompts_are_said_to_be():
     told = table.verdict_lines(Series((), records=found))[-1]
     assert "The lanes did not answer the same prompts (4-bit 2 of 2, FP32 1 of 2)" in told
     assert "the same prompts" not in table.verdict_lines(Series((), records=found[:1]))[-1]
+
+
+def test_a_median_over_fewer_runs_than_count_says_over_how_many():
+    one = ended(10, ids=(1,))
+    one = replace(one, done=replace(one.done, timings=replace(one.done.timings, decode_tps=None, tpot_s=None)))
+    found = records((ended(10), ended(20)), (ended(20), ended(20)), (one, ended(20)))
+    (four_bit, full), speed = table.median_rows(Series((), records=found)), table.MEDIAN_HEADS.index("speed, median")
+    assert (four_bit[speed], full[speed]) == ("15.0 tok/s (10.0 tok/s - 20.0 tok/s, n 2)", "20.0 tok/s (20.0 tok/s - 20.0 tok/s)")
