@@ -175,6 +175,7 @@ def caveat(record: Record) -> str:
     if any(run.alone is False for run in runs):
         parts.append("Other runs went on beside, which slows.")
     parts += [f"{name(record, lane)} did not answer the same each time: its last answer is held against the other's." for lane in held if _varies(record, lane)]
+    parts += _overlap(record, held)
     once = [lane for lane in held if record.lanes[lane].n == 1]
     if once:
         whose = "One run each" if len(once) == len(held) else f"Of {' and '.join(name(record, lane) for lane in once)} there is one run"
@@ -195,7 +196,25 @@ def _cut(record: Record, held: Sequence[str]) -> list[str]:
 def _varies(record: Record, lane: str) -> bool:
     """Whether a lane's repeats gave different answers; of a record that holds several prompts' runs that says nothing."""
     found = record.lanes[lane]
-    return len(found.runs) <= record.request.repeats and len({run.token_ids or run.text for run in found.ended_runs}) > 1
+    return _of_one_prompt(record, found) and len({run.token_ids or run.text for run in found.ended_runs}) > 1
+
+
+def _of_one_prompt(record: Record, lane: LaneRecord) -> bool:
+    return len(lane.runs) <= record.request.repeats
+
+
+def _overlap(record: Record, held: Sequence[str]) -> list[str]:
+    """In what one of two lanes is ahead by the medians, though runs of the other one were as good; of several prompts' runs that says nothing."""
+    lanes = [record.lanes[lane] for lane in held]
+    if len(lanes) != 2 or any(lane.n < 2 or not _of_one_prompt(record, lane) for lane in lanes):
+        return []
+    found = [title.lower() for title, figure in zip(TITLES, (SPEED, FIRST_TOKEN), strict=False) if _mixed(figure, *lanes)]
+    return [f"The lanes' runs overlap in {' and '.join(found)}: who is ahead there may be chance."] if found else []
+
+
+def _mixed(figure: Figure, one: LaneRecord, other: LaneRecord) -> bool:
+    ratio, lows, highs = figure.ratio(one, other), *([getattr(each, figure.key) for each in ends] for ends in ((one.min, other.min), (one.max, other.max)))
+    return bool(ratio) and not same_size(ratio or 0) and None not in (*lows, *highs) and max(lows) <= min(highs)
 
 
 def _at_once(record: Record, held: Sequence[str]) -> str:

@@ -198,3 +198,13 @@ def test_which_answers_were_cut_is_said_where_not_all_were():
     assert "Cut at 50 tokens: FP32. " in caveat(record_of(cpu_nf4=ended(20), cpu_fp32=ended(5, reason="length")))
     some = caveat(record_of(cpu_nf4=[ended(20), ended(20, reason="length")], cpu_fp32=[ended(5, reason="length")] * 2))
     assert "Cut at 50 tokens: 4-bit in 1 of 2 runs, FP32." in some and "Cut" not in caveat(record_of(cpu_nf4=ended(20), cpu_fp32=ended(5)))
+
+
+def test_runs_that_overlap_are_said_to_where_one_lane_is_told_to_be_ahead():
+    ahead, behind = [ended(12), ended(10), ended(14)], [ended(11), ended(9), ended(10)]
+    told = caveat(record_of(cpu_nf4=ahead, cpu_fp32=behind))
+    assert "The lanes' runs overlap in writing speed: who is ahead there may be chance." in told and "first word" not in told
+    for left, right in ((ahead, [ended(5)] * 3), ([ended(10), ended(10.2)], [ended(10), ended(10.2)]), ([ended(12)], [ended(10)])):
+        assert "overlap" not in caveat(record_of(cpu_nf4=left, cpu_fp32=right))
+    pooled = record_of(cpu_nf4=ahead, cpu_fp32=behind)
+    assert "overlap" not in caveat(replace(pooled, request=replace(pooled.request, repeats=1)))
