@@ -72,10 +72,11 @@ def lengths_words(found: dict[str, Any], width: int) -> str:
         rows += [_row(lane, point) for lane, each in found.items() for point in each["points"] if point["prompt_tokens"] == length]
     first = {lane: [(point["prompt_tokens"], point["ttft_s"]) for point in each["points"] if point.get("ttft_s")] for lane, each in found.items()}
     speed = {lane: [(point["context_tokens"][-1], point["decode_tps"]) for point in each["points"] if point.get("decode_tps")] for lane, each in found.items()}
-    charts = [
-        "First token by the prompt's tokens (both axes logarithmic)\n" + plot(first, seconds, width, WAITS_S, log_y=True),
-        "Speed by the context's last position\n" + plot(speed, SPEED.words, width),
-    ]
+    drawn = (
+        ("First token by the prompt's tokens (both axes logarithmic)", plot(first, seconds, width, WAITS_S, log_y=True)),
+        ("Speed by the context's last position", plot(speed, SPEED.words, width)),
+    )
+    charts = [f"{title}\n{chart}" for title, chart in drawn if chart]  # answers of one token have no speed
     return "\n\n".join(["By length, our lanes", grid.fitted(rows, width), terminal.wrapped(MEMORY_NOTE, width), *charts, _sentences(found, width)])
 
 

@@ -42,7 +42,9 @@ def _entries(result: dict[str, Any]) -> Iterator[Entry]:
 
 def _in_short(name: str, found: dict[str, Any]) -> str:
     if "plain" not in found:
-        return f"{name}: our lane writes {SPEED.words(found['ours'].get(SPEED.key))}; plain generate was left out."
+        speed = found["ours"].get(SPEED.key)
+        told = "has no speed, which takes two tokens" if speed is None else f"writes {SPEED.words(speed)}"
+        return f"{name}: our lane {told}; plain generate was left out."
     ratio = found["ratio"].get(SPEED.short)
     if not ratio:
         return f"{name}: no speeds to hold together, which takes two tokens."
