@@ -46,7 +46,9 @@ def _served(serving: Serving) -> list[Traced]:
     ]
     if serving.lane.clients:
         rates = ", ".join(f"{digits(each.answers_per_min, 3)} with {count(each.clients, 'client')}" for each in serving.lane.clients)
-        found.append(Traced("Answers a minute", rates, f"measured; one after the other it would be {digits(60 / serving.line.mean_s, 3)}, estimated"))
+        length = next((each.new_tokens for each in serving.lane.clients if each.new_tokens), None)
+        of = "" if length is None else f" with answers of {many(length, 'token')}"
+        found.append(Traced("Answers a minute", rates, f"measured{of}; one after the other it would be {digits(60 / serving.line.mean_s, 3)}, estimated"))
     if not serving.batches:
         source = f"estimated: a line simulated with Poisson arrivals over {many(asked.open_hours, 'hour')}, answers drawn from those measured"
         found.append(Traced("First token with the wait, p95", seconds(waits.first_s), source))

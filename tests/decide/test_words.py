@@ -107,3 +107,9 @@ def test_costs_under_a_cent_are_not_within_a_percent_and_have_no_exponent():
 def test_one_answer_a_day_that_a_machine_can_give_is_one():
     slow = decided(asked(0.5, cpu=0.1, gpu=None), lane("cpu:fp32", *(70_000.0,) * 3, first=1.0))
     assert next(figure.words for figure in of(slow, "cpu:fp32").figures if figure.title == "One machine can give") == "1 answer a day"
+
+
+def test_a_measured_load_says_how_long_the_answers_of_it_were():
+    loaded = replace(CARD, clients=(Clients(1, 0.1, 1.0, 60.0, 3, new_tokens=5),))
+    (rate,) = [figure for figure in of(decided(asked(), loaded, CPU), "cuda:nf4").figures if figure.title == "Answers a minute"]
+    assert rate.source.startswith("measured with answers of 5 tokens; one after the other it would be 54.5")

@@ -186,3 +186,9 @@ def test_where_there_is_nothing_download_is_off_and_says_so(history):
 def test_a_comparison_that_is_kept_no_longer_is_told_as_that(history):
     assert "No comparison yet" in history.show([], "markdown", 0, VISITOR)[0]
     assert "kept no longer" in history.show(["c0"], "markdown", 0, VISITOR)[0]
+
+
+def test_a_figure_that_one_of_a_pair_lacks_says_why():
+    first, second = record_of(cpu_nf4=ended(5), cpu_fp32=ended(9)), record_of(cpu_nf4=ended(5, reason="stopped"), cpu_fp32=ended(9))
+    rows = {row[0]: row[1:] for row in pair.figure_rows(first, second, "cpu:nf4")}
+    assert rows["Speed"] == ["5.00 tok/s", "n/a (stopped before its end)", ""]
