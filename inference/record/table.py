@@ -158,7 +158,7 @@ def _energy(record: Record, lane: LaneRecord) -> str:
         return f"{UNKNOWN} ({why(lane, 'energy')})"
     idle = f"at rest {watts(found.idle_watts)}: {joules(found.idle_joules)} in that time" if found.idle_watts is not None else f"at rest {UNKNOWN} ({NO_REST})"
     beside = ", that of lanes at work meanwhile too" if any(run.alone is False for run in lane.ended_runs) else ""
-    return f"{joules(found.joules)} an answer (± {100 * found.error:.2g} %, n {found.n})\n{idle}\n{COVERS[found.source]}, other work included{beside}"
+    return f"{joules(found.joules)} an answer (± {100 * found.error:.2g} %, n {found.n})\n{idle}\n{COVERS.get(found.source, found.source)}, other work included{beside}"
 
 
 def response(record: Record, lane: LaneRecord) -> str:

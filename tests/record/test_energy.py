@@ -46,6 +46,8 @@ def test_a_figure_stands_with_its_error_the_idle_power_and_what_the_counter_cove
     found = told(record_of(taking(replace(LONG, idle_watts=None, source="rapl")), lane="cpu:nf4"))
     assert "at rest n/a (no rest of a second before a run)\nthe whole processor package, other work included" in found
 
+    assert told(record_of(taking(replace(LONG, source="meter")))).endswith("\nmeter, other work included")  # of a file that another version wrote
+
 
 def test_a_contended_run_says_that_the_other_lane_is_in_it():
     assert told(record_of(taking(LONG), taking(LONG, alone=False))).endswith("other work included, that of lanes at work meanwhile too")
