@@ -60,7 +60,9 @@ def _time(title: str, limit: float, values: Sequence[float]) -> Rule:
 
 def _share(difference: float, limit: float) -> str:
     part = difference / limit
-    return f", {100 * part:.0f} % of the limit" if part >= 0.005 or part == 0 else ", less than 1 % of the limit"
+    if 0 < part < 0.005:
+        return ", less than 1 % of the limit"
+    return f", {share(part) if part <= 1 else f'{100 * part:,.0f} %'} of the limit"
 
 
 def _wait(serving: Serving, times: Sequence[Rule]) -> list[Rule]:

@@ -113,3 +113,10 @@ def test_a_measured_load_says_how_long_the_answers_of_it_were():
     loaded = replace(CARD, clients=(Clients(1, 0.1, 1.0, 60.0, 3, new_tokens=5),))
     (rate,) = [figure for figure in of(decided(asked(), loaded, CPU), "cuda:nf4").figures if figure.title == "Answers a minute"]
     assert rate.source.startswith("measured with answers of 5 tokens; one after the other it would be 54.5")
+
+
+def test_what_a_limit_leaves_is_all_of_it_only_where_it_is():
+    quick = decided(asked(max_total_s=100.0), CARD, lane("cpu:fp32", *(0.0004,) * 3, first=0.0001))
+    assert "to spare, 99 % of the limit" in of(quick, "cpu:fp32").rules[0].margin
+    slow = decided(asked(max_total_s=0.001), CARD, CPU)
+    assert "too long, 499,900 % of the limit" in of(slow, "cpu:fp32").rules[0].margin
