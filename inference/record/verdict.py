@@ -45,6 +45,14 @@ def reference_of(lanes: Iterable[str]) -> str:
     return next((str(name) for name in names.REFERENCES if str(name) in there), REFERENCE)
 
 
+def subject(record: Record) -> str:
+    """What was compared, as a heading: "4-bit against full precision" where it was just that, else the lanes."""
+    lanes = [names.LaneName.parse(name) for name in record.lanes]
+    if any(lane.four_bit for lane in lanes) and any(lane.full for lane in lanes) and all(lane.four_bit or lane.full for lane in lanes):
+        return "4-bit against full precision"
+    return " against ".join(lane.title(name) for name, lane in record.lanes.items())
+
+
 def _pair(name: str, lane: LaneRecord, name_of_it: str, reference: LaneRecord) -> Pair:
     ours, theirs = reference.ended_runs[-1], lane.ended_runs[-1]
     if ours.token_ids is None or theirs.token_ids is None:
