@@ -7,7 +7,7 @@ called a tie, and the caveat that goes with them. A ratio is always told from th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from inference.lanes import LaneName, short_word
@@ -174,6 +174,8 @@ def caveat(record: Record) -> str:
     parts += _cut(record, held)
     if any(run.alone is False for run in runs):
         parts.append("Other runs went on beside, which slows.")
+    fresh = _whose(record, [lane for lane in held if not record.lanes[lane].elsewhere], lambda run: run.warm is False)
+    parts += [f"{' and '.join(fresh)} answered for the first time since the load, which slows."] if 0 < len(fresh) < len(here) else []
     parts += [f"{name(record, lane)} did not answer the same each time: its last answer is held against the other's." for lane in held if _varies(record, lane)]
     parts += _overlap(record, held)
     once = [lane for lane in held if record.lanes[lane].n == 1]
@@ -185,12 +187,15 @@ def caveat(record: Record) -> str:
 
 def _cut(record: Record, held: Sequence[str]) -> list[str]:
     """Which answers did not end by themselves, where that is not all of them: the totals beside them are of unlike answers."""
-    ends = {lane: [run.finish_reason == "length" for run in record.lanes[lane].ended_runs] for lane in held}
-    if not any(map(any, ends.values())):
-        return []
-    whose = [name(record, lane) + ("" if all(cut) else f" in {sum(cut)} of {count(len(cut), 'run')}") for lane, cut in ends.items() if any(cut)]
-    of = "" if all(map(all, ends.values())) else f": {', '.join(whose)}"
-    return [f"Cut at {count(record.request.max_new_tokens)}{of}."]
+    whose = _whose(record, held, lambda run: run.finish_reason == "length")
+    limit = f"Cut at {count(record.request.max_new_tokens)}"
+    return [] if not whose else [f"{limit}."] if whose == [name(record, lane) for lane in held] else [f"{limit}: {', '.join(whose)}."]
+
+
+def _whose(record: Record, held: Sequence[str], of: Callable[[RunRecord], bool]) -> list[str]:
+    """The lanes of whose runs something holds, and of how many where that is not all: "4-bit in 1 of 2 runs"."""
+    found = {lane: [of(run) for run in record.lanes[lane].ended_runs] for lane in held}
+    return [name(record, lane) + ("" if all(each) else f" in {sum(each)} of {count(len(each), 'run')}") for lane, each in found.items() if any(each)]
 
 
 def _varies(record: Record, lane: str) -> bool:

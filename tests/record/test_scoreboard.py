@@ -208,3 +208,10 @@ def test_runs_that_overlap_are_said_to_where_one_lane_is_told_to_be_ahead():
         assert "overlap" not in caveat(record_of(cpu_nf4=left, cpu_fp32=right))
     pooled = record_of(cpu_nf4=ahead, cpu_fp32=behind)
     assert "overlap" not in caveat(replace(pooled, request=replace(pooled.request, repeats=1)))
+
+
+def test_a_first_run_since_the_load_beside_a_warm_one_is_said():
+    cold, warm = replace(ended(5), done=replace(ended(5).done, warm=False)), ended(5)
+    words = "FP32 answered for the first time since the load, which slows."
+    found = [caveat(record_of(cpu_nf4=left, cpu_fp32=right)) for left, right in ((warm, cold), (warm, warm), (cold, cold))]
+    assert [words in each for each in found] == [True, False, False] and "for the first time" not in found[2]
