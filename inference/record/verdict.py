@@ -165,7 +165,7 @@ def _effects(record: Record) -> Lines:
     ):
         if known is not None:
             lines.append((title, f"{SPEED.compared(lanes[top], lanes[bottom])}, decode of {top} against {bottom}"))
-    if not lines and len({lane.device for lane in lanes.values() if lane.n and not lane.elsewhere}) > 1:
+    if not lines and any(lanes[pair.other].device != lanes[pair.reference].device for pair in verdict.pairs if not lanes[pair.other].elsewhere):
         apart = "it takes a whole answer of cuda:bf16" if str(names.CUDA_BF16) in lanes else "name the lane cuda:bf16 as well (--lanes)"
         lines.append(("Effects", f"device and precision differ at once; {apart} to get them apart"))
     return lines

@@ -244,3 +244,8 @@ def test_how_many_runs_have_a_figure_stands_beside_it_and_who_counted_each():
         replace(run, done=replace(run.done, counted_by=by)) for run, by in ((ended(5), "the server"), (ended(5), "a tokenizer"), (ended(5), "the server"))
     ]
     assert "2 of 3 counted by the server, 1 of 3 counted by a tokenizer" in cells(record_of(cpu_nf4=counted, cpu_fp32=ended(5)), "Inference time")[0]
+
+
+def test_effects_are_told_of_lanes_that_are_held_against_each_other_alone():
+    assert "Effects" in dict(summary_lines(record_of(cuda_nf4=ended(100), cpu_fp32=ended(10))))
+    assert "Effects" not in dict(summary_lines(record_of(cuda_nf4=ended(100), cpu_nf4=ended(10))))  # of one precision

@@ -5,7 +5,7 @@ from dataclasses import replace
 from inference.record.model import Row
 from inference.series import overall, table
 from inference.series.series import Series, medians
-from tests.support.records import ended, record_of
+from tests.support.records import ended, record_of, saying
 
 
 def records(*pairs):
@@ -46,6 +46,19 @@ def test_as_many_other_prompts_make_no_better_lane():
     found = [*found[:2], replace(found[2], row=Row(3, "what neither said"))]
     (told,) = [fact for fact in overall.facts(found, medians(found)) if fact.title == "Right answers"]
     assert told.words == "4-bit 2 of 2, FP32 1 of 2" and told.winner is None
+
+
+def test_more_right_answers_make_a_better_lane_only_where_chance_does_not():
+    wrong = saying("something else", ids=(7, 8, 9))
+    for flips, winner in ((1, None), (5, None), (6, "cpu:fp32")):
+        found = records(*[(wrong, ended(20))] * flips, *[(ended(10), ended(20))] * 4)
+        (told,) = [fact for fact in overall.facts(found, medians(found)) if fact.title == "Right answers"]
+        assert told.words == f"4-bit 4 of {flips + 4}, FP32 {flips + 4} of {flips + 4}" and told.winner == winner
+
+
+def test_what_so_few_can_show_is_said_whoever_failed_at_the_last_prompt():
+    found = records(*[(ended(10), ended(20))] * 7, (ended(10), ended(20, reason="stopped")))
+    assert "7 prompts with an expected answer show a change" in overall.beside(found, overall.facts(found, medians(found)))
 
 
 def test_how_little_so_few_prompts_can_show_is_said_beside_them():
