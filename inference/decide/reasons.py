@@ -135,7 +135,8 @@ def _relaxed(judged: Sequence[Judged], chosen: Judged | None) -> list[str]:
             continue
         serving, needs = _accepted(each.serving)
         if AGREEMENT in titles and lane.agreement:
-            needs.append(f"{percent(math.floor(1e4 * (lane.agreement - ERRORS * (lane.agreement_se or 0.0))) / 1e4)} equal first choices")
+            least = max(0.0, lane.agreement - ERRORS * (lane.agreement_se or 0.0))
+            needs.append(f"{percent(math.floor(1e4 * least) / 1e4)} equal first choices")
         if LOST in titles and lane.lost is not None:
             needs.append(f"{percent(math.ceil(1e4 * likely(lane.lost, lane.expected)[1]) / 1e4)} of the expected answers lost")
         month = serving.curve.month(serving.asked.answers_per_day) if each.candidate.cost_month is not None else None

@@ -120,3 +120,8 @@ def test_what_a_limit_leaves_is_all_of_it_only_where_it_is():
     assert "to spare, 99 % of the limit" in of(quick, "cpu:fp32").rules[0].margin
     slow = decided(asked(max_total_s=0.001), CARD, CPU)
     assert "too long, 499,900 % of the limit" in of(slow, "cpu:fp32").rules[0].margin
+
+
+def test_no_share_below_none_is_asked_for():
+    far = decided(asked(gpu=0.05, min_agreement=0.9), replace(CARD, agreement=0.05, agreement_se=0.04, positions=300), CPU)
+    assert "would be in where you accept 0.00 % equal first choices" in told(far.turned_by)
