@@ -14,7 +14,7 @@ from inference.lanes import LaneName, short_word
 from inference.record.figures import FIRST_TOKEN, SPEED, WEIGHTS, Figure
 from inference.record.missing import why
 from inference.record.model import LaneRecord, Pair, Record, RunRecord
-from inference.record.verdict import reference_of
+from inference.record.verdict import cut_at, reference_of
 from inference.units import UNKNOWN, count, same_size
 
 # scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, kana, Han
@@ -188,7 +188,7 @@ def caveat(record: Record) -> str:
 def _cut(record: Record, held: Sequence[str]) -> list[str]:
     """Which answers did not end by themselves, where that is not all of them: the totals beside them are of unlike answers."""
     whose = _whose(record, held, lambda run: run.finish_reason == "length")
-    limit = f"Cut at {count(record.request.max_new_tokens)}"
+    limit = f"Cut at {cut_at(record, (run for lane in held for run in record.lanes[lane].ended_runs))}"
     return [] if not whose else [f"{limit}."] if whose == [name(record, lane) for lane in held] else [f"{limit}: {', '.join(whose)}."]
 
 

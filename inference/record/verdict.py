@@ -131,11 +131,18 @@ def _last_runs(record: Record) -> dict[str, RunRecord]:
     return {name: record.lanes[name].ended_runs[-1] for name in compared}
 
 
+def cut_at(record: Record, runs: Iterable[RunRecord], before: str = "") -> str:
+    """Where answers were cut: at the limit that was asked, which a server's own may be under."""
+    limit = record.request.max_new_tokens
+    own = any(run.finish_reason == "length" and run.token_ids is None and run.new_tokens not in (None, limit) for run in runs)
+    return "the token limit" if own else f"{before}{count(limit)}"
+
+
 def _cut(record: Record) -> str:
     """Which answers did not end by themselves: a cut one is no whole answer, however equal."""
     runs = _last_runs(record)
     cut = [record.lanes[name].title() for name, run in runs.items() if run.finish_reason == "length"]
-    limit = f"cut at the limit of {count(record.request.max_new_tokens)}"
+    limit = "cut at " + cut_at(record, runs.values(), "the limit of ")
     if not cut:
         return ""
     if len(cut) < len(runs):

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from inference.events import Request
+from inference.record.build import build_record
 from inference.record.scoreboard import as_text, caveat, factor, facts, fastest, first_different_word, name, no_winner, standings
-from inference.record.verdict import summary_lines
-from tests.support.records import ended, record_of, saying
+from inference.record.verdict import summary_lines, verdict_text
+from tests.support.records import ended, record_of, saying, status
 
 
 def words(record):
@@ -215,3 +217,10 @@ def test_a_first_run_since_the_load_beside_a_warm_one_is_said():
     words = "FP32 answered for the first time since the load, which slows."
     found = [caveat(record_of(cpu_nf4=left, cpu_fp32=right)) for left, right in ((warm, cold), (warm, warm), (cold, cold))]
     assert [words in each for each in found] == [True, False, False] and "for the first time" not in found[2]
+
+
+def test_a_server_that_cut_at_a_limit_of_its_own_is_not_said_to_have_cut_at_ours():
+    own = replace(ended(30, reason="length"), done=replace(ended(30, reason="length").done, token_ids=(), new_tokens=6), n=6)
+    lanes = [replace(status("endpoint:x"), title="vLLM", load=None), status("cpu:fp32")]
+    record = build_record(lanes, Request("hi"), "in-turn", {"endpoint:x": [own], "cpu:fp32": [ended(5)]})
+    assert "Cut at the token limit: vLLM." in caveat(record) and "The answer of vLLM was cut at the token limit." in verdict_text(record)

@@ -106,6 +106,7 @@ def run_line(progress: Progress, status: LaneStatus, now: float, limit: int) -> 
         return Line("failed", "No text", took, progress.fault or "")
     if progress.ended:
         cut = progress.done is not None and progress.done.finish_reason == "length"
+        limit = progress.n or limit if status.title else limit  # a server may have one of its own
         words = "Stopped before the first token" if progress.phase == "stopped" and not (progress.n or progress.text) else progress.phase.capitalize()
         return Line("cut" if cut else progress.phase, f"Cut at {count(limit)}" if cut else words, "" if cut else took)
     words, detail = _phase_words(progress, status)
