@@ -14,7 +14,7 @@ from pathlib import Path
 
 from inference.errors import WrongArguments
 from inference.lanes import CPU_FP32, CPU_NF4, CUDA_BF16, CUDA_NF4
-from inference.units import UNKNOWN, size, two_sizes
+from inference.units import UNKNOWN, digits, size, two_sizes
 
 FILE = Path(__file__).with_suffix(".json")
 GB = 10**9  # cards and containers are sold by it; a card gives a little less than its name says, and never more
@@ -84,7 +84,10 @@ class Hardware:
         """What it costs, without the date."""
         if self.dollars_per_hour is None:
             return "a quota, no price" if self.zero else "price not known here"
-        return f"${self.dollars_per_hour:.2f} an hour" if self.dollars_per_hour else "free"
+        if not self.dollars_per_hour:
+            return "free"
+        cents = self.dollars_per_hour == round(self.dollars_per_hour, 2)
+        return f"${self.dollars_per_hour:.2f} an hour" if cents else f"${digits(self.dollars_per_hour)} an hour"
 
     def __str__(self) -> str:
         parts = [f"{self.cores} cores" if self.cores else "", f"{self.ram_bytes // GB} GB of RAM" if self.ram_bytes else ""]
