@@ -58,12 +58,13 @@ def of_an_answer(runs: Iterable[Energy | None]) -> AnswerEnergy | None:
     idle = next((run.idle_watts for run in reversed(known) if run.idle_watts is not None), None)
     if all(run.long_enough for run in known):
         joules, error = statistics.median(run.joules for run in known), max(run.step_s / run.seconds for run in known)
+        length_s = statistics.median(run.seconds for run in known)  # of what the joules are of
     else:
         total, error = _together(known, seconds, idle or 0.0)
-        joules = total / n
+        joules, length_s = total / n, seconds / n
     if error > MOST_ERROR:
         return None
-    return AnswerEnergy(joules, error, n, known[-1].source, idle, None if idle is None else idle * seconds / n)
+    return AnswerEnergy(joules, error, n, known[-1].source, idle, None if idle is None else idle * length_s)
 
 
 def _together(runs: Sequence[Energy], seconds: float, idle_watts: float) -> tuple[float, float]:

@@ -26,7 +26,7 @@ def plot(series: Mapping[str, Points], words: Callable[[float], str], width: int
     bottom, top = (min(ys) if log_y else 0.0), max(ys)
     lines = [level for level in levels if bottom <= level <= top]
     rows = {level: _place(level, bottom, top, ROWS, log_y) for level in (*lines, bottom, top)}
-    labels = {row: words(value) for value, row in rows.items()}
+    labels = {row: ", ".join(dict.fromkeys(words(value) for value in rows if rows[value] == row)) for row in rows.values()}  # a level may share an end's row
     margin = max(map(terminal.columns, labels.values()))
     columns = max(LEAST_COLUMNS, min(MOST_COLUMNS, width - margin - 3))
     field = [[" "] * columns for _ in range(ROWS)]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 UNKNOWN = "n/a"
+HOUR_S = 3600.0  # from there on seconds are not told
 TIED = 1.05 + 1e-9  # times: two numbers no further apart are equal
 
 
@@ -19,8 +20,9 @@ def seconds(value: float | None) -> str:
         return f"{value * 1000:.0f} ms"
     if value < 99.95:
         return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+    if value < HOUR_S - 0.5:
+        return "{} min {:02d} s".format(*divmod(round(value), 60))
+    return "{} h {:02d} min".format(*divmod(round(value / 60), 60))
 
 
 def seconds_to(value: float, to: Callable[[float], int]) -> str:
@@ -28,7 +30,7 @@ def seconds_to(value: float, to: Callable[[float], int]) -> str:
     if value < 0.0995:
         step = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 else 1.0
     else:
-        step = 0.001 if value < 0.9995 else 0.01 if value < 9.995 else 0.1 if value < 99.95 else 1.0
+        step = 0.001 if value < 0.9995 else 0.01 if value < 9.995 else 0.1 if value < 99.95 else 1.0 if value < HOUR_S else 60.0
     turned = to(value / step + (1e-6 if to is math.floor else -1e-6))
     return seconds(turned * step)
 
@@ -59,6 +61,12 @@ def size(value: float | None) -> str:
             return f"{value:.0f} {unit}" if value >= 99.5 or unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.2f} GiB" if value < 99.995 else f"{value:.0f} GiB"
+
+
+def two_sizes(left: float, right: float) -> tuple[str, str]:
+    """Two sizes of which one is said to be too much or too little: to the byte where they would read alike and are not."""
+    told = size(left), size(right)
+    return told if left == right or len(set(told)) == 2 else (f"{left:,.0f} B", f"{right:,.0f} B")
 
 
 def joules(value: float | None) -> str:
@@ -99,6 +107,13 @@ def times(ratio: float, more: str, less: str, same: str = "about the same") -> s
 def share(part: float) -> str:
     """A part of a whole: "68 %"; 0 % and 100 % where it is none and all, and not what is only near to them."""
     return f"{100 * part:.0f} %" if part in (0, 1) else f"{min(99, max(1, round(100 * part)))} %"
+
+
+def percent(part: float) -> str:
+    """The same to two places: "98.20 %", "99.997 %", "0.004 %"."""
+    left = min(part, 1 - part)
+    near = 1e-9 < left < 5e-5
+    return f"{100 * part:.{math.ceil(-math.log10(100 * left)) if near else 2}f} %"
 
 
 def same_size(ratio: float) -> bool:

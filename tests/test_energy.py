@@ -72,5 +72,10 @@ def test_idle_power_stands_beside_it_and_is_the_last_that_was_measured():
     assert (found.idle_watts, found.idle_joules) == (50, 150) and of_an_answer([run(100, 2)]).idle_joules is None
 
 
+def test_idle_power_is_of_the_same_length_as_the_joules_beside_it():
+    found = of_an_answer([run(100, 1, idle=80.0), run(100, 1, 9, 80.0), run(900, 10, 9, 80.0)])
+    assert (found.joules, found.idle_joules) == (100, 80)
+
+
 def test_nothing_read_and_a_counter_that_stands_still_are_no_figure():
     assert of_an_answer([]) is of_an_answer([None]) is of_an_answer([run(0, 60)]) is of_an_answer([run(-1, 60), run(5, 60)]) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from inference.plot import ROWS, plot
+from inference.units import seconds
 
 WIDTH = 60
 
@@ -44,3 +45,8 @@ def test_no_line_is_wider_than_the_terminal_and_one_point_or_none_is_no_fault():
         assert max(map(len, chart.splitlines())) <= width
     assert plot({}, str, WIDTH) == "" == plot({"x": []}, str, WIDTH)
     assert len(at(plot({"x": [(5, 3.0)]}, str, WIDTH), "a")) == 1
+
+
+def test_a_level_in_the_row_of_an_end_keeps_its_own_words():
+    drawn = plot({"a": [(1, 0.01), (10, 1.01)]}, seconds, 80, (1.0,), log_y=True)
+    assert drawn.splitlines()[0].startswith("1.00 s, 1.01 s |-")

@@ -35,7 +35,7 @@ def figures(lane: LaneRecord, run: RunRecord) -> str:
     measured: RunRecord | RunFigures = lane.median if lane.n else run
     speed, first, total = (figure.words(getattr(measured, figure.key)) for figure in (SPEED, FIRST_TOKEN, TOTAL))
     parts = [f"<b>{escape(speed)}</b>"] * (speed != UNKNOWN) + [f"first word {escape(first)}"] * (first != UNKNOWN)
-    return " · ".join([*parts, *[f"{run.length} in {escape(total)}"] * (total != UNKNOWN)])
+    return " · ".join([*parts, *[f"{run.length}{', total' if run.new_tokens is None else ' in'} {escape(total)}"] * (total != UNKNOWN)])
 
 
 def _marks(run: RunRecord, expected: str | None) -> str:

@@ -31,7 +31,7 @@ def escape_template(markup: str) -> str:
 
 def clock(value: float) -> str:
     """A running clock: tenths under ten seconds, then whole seconds."""
-    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s" if value < 100 else seconds(value)
+    return f"{value:.1f} s" if value < 9.95 else f"{value:.0f} s" if value < 99.5 else seconds(max(value, 100))
 
 
 def tiles(figures: list[tuple[str, str]]) -> str:

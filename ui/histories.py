@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from inference.record.model import Record
-from inference.record.scoreboard import facts, fastest, no_winner
+from inference.record.scoreboard import in_short
 from inference.record.scores import Quality
 from inference.series.table import short
-from inference.units import UNKNOWN
+from inference.units import UNKNOWN, count
 from ui.answers import local
 from ui.tabs import Tabs, bytes_of
 
@@ -36,7 +36,7 @@ class Kept:
     @classmethod
     def of(cls, record: Record) -> Kept:
         """What is kept of a record."""
-        return cls(record, bytes_of(record), model_words(record), short(record.request.prompt, MOST_PROMPT), winner(record))
+        return cls(record, bytes_of(record), model_words(record), short(record.request.prompt, MOST_PROMPT), in_short(record))
 
     def label(self, offset_min: float, with_model: bool) -> str:
         """The prompt on a line, and under it when it was, who won and, where asked for, the model."""
@@ -114,13 +114,4 @@ def settings_words(record: Record) -> str:
     """What was asked for besides the prompt: "at most 50 tokens · greedy · chat format · in turn"."""
     asked = record.request
     drawn = "greedy" if not asked.temperature else f"temperature {asked.temperature:g}, seed {asked.seed}"
-    return " · ".join([f"at most {asked.max_new_tokens} tokens", drawn, f"{asked.format} format", asked.mode.replace("-", " ")])
-
-
-def winner(record: Record) -> str:
-    """Who won, in a few words: "4-bit writes 1.3× faster"."""
-    if told := facts(record):
-        return next(fact.words for fact in told if not fact.words.startswith(UNKNOWN))  # whether the answers differ is always known
-    if not record.verdict.pairs:
-        return no_winner(record).rstrip(".")
-    return fastest(record).partition(",")[0] or "No two speeds to compare"
+    return " · ".join([f"at most {count(asked.max_new_tokens)}", drawn, f"{asked.format} format", asked.mode.replace("-", " ")])

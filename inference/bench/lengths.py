@@ -14,7 +14,7 @@ from inference import terminal
 from inference.plot import plot
 from inference.record import grid
 from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED
-from inference.units import UNKNOWN, seconds
+from inference.units import UNKNOWN, many, seconds
 
 WAITS_S = (1.0, 10.0)
 COLUMNS = ("prompt", "lane", "first token", "context", "speed", "memory")
@@ -56,12 +56,12 @@ def _passes(points: Sequence[Point], wait_s: float) -> dict[str, Any]:
     if not known:
         return found | {"words": "not measured"}
     if known[0][1] >= wait_s:
-        return found | {"words": f"already at {known[0][0]:,} tokens, the shortest that was measured"}
+        return found | {"words": f"already at {many(known[0][0], 'token')}, the shortest that was measured"}
     for (low, before), (high, after) in pairwise(known):
         if after >= wait_s:
             tokens = low + (high - low) * (wait_s - before) / (after - before)
             return found | {"tokens": tokens, "between": [low, high], "words": f"at about {tokens:,.0f} tokens (interpolated between {low:,} and {high:,})"}
-    return found | {"words": f"at no measured length (the longest: {known[-1][0]:,} tokens)"}
+    return found | {"words": f"at no measured length (the longest: {many(known[-1][0], 'token')})"}
 
 
 def lengths_words(found: dict[str, Any], width: int) -> str:
@@ -72,10 +72,11 @@ def lengths_words(found: dict[str, Any], width: int) -> str:
         rows += [_row(lane, point) for lane, each in found.items() for point in each["points"] if point["prompt_tokens"] == length]
     first = {lane: [(point["prompt_tokens"], point["ttft_s"]) for point in each["points"] if point.get("ttft_s")] for lane, each in found.items()}
     speed = {lane: [(point["context_tokens"][-1], point["decode_tps"]) for point in each["points"] if point.get("decode_tps")] for lane, each in found.items()}
-    charts = [
-        "First token by the prompt's tokens (both axes logarithmic)\n" + plot(first, seconds, width, WAITS_S, log_y=True),
-        "Speed by the context's last position\n" + plot(speed, SPEED.words, width),
-    ]
+    drawn = (
+        ("First token by the prompt's tokens (both axes logarithmic)", plot(first, seconds, width, WAITS_S, log_y=True)),
+        ("Speed by the context's last position", plot(speed, SPEED.words, width)),
+    )
+    charts = [f"{title}\n{chart}" for title, chart in drawn if chart]  # answers of one token have no speed
     return "\n\n".join(["By length, our lanes", grid.fitted(rows, width), terminal.wrapped(MEMORY_NOTE, width), *charts, _sentences(found, width)])
 
 
@@ -93,5 +94,9 @@ def _sentences(found: dict[str, Any], width: int) -> str:
     for lane, each in found.items():
         passes = "; ".join(f"{seconds(one['seconds'])} {one['words']}" for one in each["passes"])
         told.append(f"{lane}: the first token passes {passes}.")
-        told += [f"{point['prompt_tokens']:,} tokens were not measured. {point['why_not']}" for point in each["points"] if "why_not" in point]
+        told += [
+            f"{many(point['prompt_tokens'], 'token')} {'was' if point['prompt_tokens'] == 1 else 'were'} not measured. {point['why_not']}"
+            for point in each["points"]
+            if "why_not" in point
+        ]
     return terminal.wrapped("\n".join(told), width, HANG)

@@ -11,7 +11,7 @@ from inference.bench.lengths import lengths_words
 from inference.errors import WrongArguments
 from inference.record import grid
 from inference.record.figures import FIRST_TOKEN, LOAD, SPEED, TOTAL, WEIGHTS
-from inference.units import UNKNOWN, same_size
+from inference.units import UNKNOWN, count, same_size
 
 FIGURES = (SPEED, FIRST_TOKEN, TOTAL, LOAD, WEIGHTS)
 HANG = 2
@@ -35,14 +35,16 @@ def _entries(result: dict[str, Any]) -> Iterator[Entry]:
     for lane, found in result["lanes"].items():
         if "lengths" in found:
             measured = [one for one in found["lengths"] if "why_not" not in one]
-            yield from ((f"{lane}, {one['ours']['prompt_tokens']} tokens", one if one is measured[0] else one | {"note": None}) for one in measured)
+            yield from ((f"{lane}, {count(one['ours']['prompt_tokens'])}", one if one is measured[0] else one | {"note": None}) for one in measured)
         else:
             yield lane, found
 
 
 def _in_short(name: str, found: dict[str, Any]) -> str:
     if "plain" not in found:
-        return f"{name}: our lane writes {SPEED.words(found['ours'].get(SPEED.key))}; plain generate was left out."
+        speed = found["ours"].get(SPEED.key)
+        told = "has no speed, which takes two tokens" if speed is None else f"writes {SPEED.words(speed)}"
+        return f"{name}: our lane {told}; plain generate was left out."
     ratio = found["ratio"].get(SPEED.short)
     if not ratio:
         return f"{name}: no speeds to hold together, which takes two tokens."
@@ -68,7 +70,7 @@ def _check(name: str, found: dict[str, Any]) -> str:
     parts = [
         *([f"ours / plain: {ratios}"] if ratios else []),
         _tokens(found),
-        f"{found['distinct_tokens']} distinct tokens",
+        count(found["distinct_tokens"], "distinct token"),
         *_shares(found),
         *_logits(found.get("logits")),
     ]

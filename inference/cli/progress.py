@@ -145,6 +145,6 @@ class Bar(Line):
         self._drawn = time.monotonic()
         full = BAR * self._done // self._total
         spent = self._drawn - self._began
-        left = f", about {seconds(spent / self._done * (self._total - self._done))} left" if self._done else ""
-        words = f"[{'#' * full}{'.' * (BAR - full)}] {self._done} of {self._total} prompts, {seconds(spent)}{left}"
+        left = f", about {seconds(spent / self._done * (self._total - self._done))} left" if 0 < self._done < self._total else ""
+        words = f"[{'#' * full}{'.' * (BAR - full)}] {self._done} of {count(self._total, 'prompt')}, {seconds(spent)}{left}"
         self.put(words + self._lanes if self.live else words)

@@ -202,6 +202,7 @@ def _with_quality(lane: Evidence, qualities: Sequence[Quality], reference: str |
     if positions := sum(each.positions for each in figures):
         agreement = sum(each.positions * each.top1_agreement for each in figures) / positions
         error = math.sqrt(sum((each.positions * each.top1_se) ** 2 for each in figures)) / positions
+        error = error or 2 / (positions + 4)  # of all or none: half of Wilson's interval of two standard errors, which has a width there too
         lane = replace(lane, agreement=agreement, agreement_se=error, positions=positions)
     flips = [quality.expected[WAY] for quality in qualities if quality.other == lane.lane and quality.expected and WAY in quality.expected]
     if expected := sum(each.answers for each in flips):

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from inference.decide import costs
 from inference.decide.model import DAYS_A_MONTH, HOURS_A_MONTH, Traced
-from inference.decide.rules import percent
 from inference.decide.serving import MANY_RUNS, Serving, at_most
-from inference.units import count, digits, joules, many, seconds
+from inference.units import count, digits, joules, many, percent, seconds
 
 RUNS = "median (quickest - slowest)"
 
@@ -47,7 +46,9 @@ def _served(serving: Serving) -> list[Traced]:
     ]
     if serving.lane.clients:
         rates = ", ".join(f"{digits(each.answers_per_min, 3)} with {count(each.clients, 'client')}" for each in serving.lane.clients)
-        found.append(Traced("Answers a minute", rates, f"measured; one after the other it would be {digits(60 / serving.line.mean_s, 3)}, estimated"))
+        length = next((each.new_tokens for each in serving.lane.clients if each.new_tokens), None)
+        of = "" if length is None else f" with answers of {many(length, 'token')}"
+        found.append(Traced("Answers a minute", rates, f"measured{of}; one after the other it would be {digits(60 / serving.line.mean_s, 3)}, estimated"))
     if not serving.batches:
         source = f"estimated: a line simulated with Poisson arrivals over {many(asked.open_hours, 'hour')}, answers drawn from those measured"
         found.append(Traced("First token with the wait, p95", seconds(waits.first_s), source))
@@ -81,15 +82,21 @@ def _capacity(serving: Serving) -> tuple[str, str]:
     """What one machine can answer a day, in words, and why just that."""
     capacity, limits = serving.capacity_per_day, serving.limits
     if capacity is None and (most := serving.at_best_per_day):
-        return f"{at_most(most)} answers a day at most", "estimated: under limits that its runs surely keep, the wait included; under yours it may be none"
+        return f"{_a_day(most)} at most", "estimated: under limits that its runs surely keep, the wait included; under yours it may be none"
     if capacity is None:
         return "none that keeps the limits", "measured answers alone break them" if not serving.batches else "measured with each number of clients"
-    told = f"{at_most(capacity)} answers a day"
+    told = _a_day(capacity)
     if serving.batches and (best := serving.most_clients):
         return told, f"measured: {digits(best.answers_per_min, 3)} a minute with {count(best.clients, 'client')} at once, the most that keeps the limits"
     if limits.first_s is None and limits.total_s is None:
         return told, "estimated: no limit on time is asked, so as many as keep it just not always busy; waits have no end then"
     return told, "estimated: as many as keep your limits at p95, the wait included"
+
+
+def _a_day(most: float) -> str:
+    """ "41,000 answers a day"."""
+    told = at_most(most)
+    return f"{told} answer{'s' * (told != '1')} a day"
 
 
 def _dollars(serving: Serving, month: tuple[float, float, float]) -> list[Traced]:
@@ -140,7 +147,7 @@ def some_hours(value: float) -> str:
 
 def dollars(value: float) -> str:
     """ "$1,234.56", and to three figures what is less than ten cents: "$0.0123"."""
-    return f"${value:,.2f}" if value >= 0.0995 or value == 0 else f"${value:#.3g}" if value >= 1e-4 else f"${value:.2e}"
+    return f"${value:,.2f}" if value >= 0.0995 or value == 0 else f"${value:#.3g}" if value >= 1e-4 else f"${digits(value, 3)}"
 
 
 def price(dollars_per_hour: float, most: int = 4) -> str:

@@ -15,9 +15,9 @@ from inference.decide.evidence import Gathered
 from inference.decide.figures import dollars, number, price, price_given
 from inference.decide.model import DAYS_A_MONTH, Asked, Price, Turn
 from inference.decide.queue import Limits
-from inference.decide.rules import AGREEMENT, FIRST, LOST, TOTAL, WAIT, likely, percent
+from inference.decide.rules import AGREEMENT, FIRST, LOST, TOTAL, WAIT, likely
 from inference.decide.serving import ERRORS, Serving, at_most, spread
-from inference.units import count, digits, same_size, seconds_to
+from inference.units import count, digits, many, percent, same_size, seconds_to
 
 FAR = 2.0  # from so many times the longest measured answer on, an estimate for more tokens is called one
 MOST_TURNS = 3  # that are told; all of them are in the JSON
@@ -38,7 +38,8 @@ def sentence(kept: Sequence[Judged], chosen: Judged | None, doubts: Sequence[str
     second = kept[1]
     if second.costs_as(chosen):
         why = "it changes the answers least" if chosen.order()[:2] != second.order()[:2] else "it is the faster one"
-        within = "" if dollars(second.cost[0]) == dollars(chosen.cost[0]) else f" within 1 % ({dollars(second.cost[0])})"
+        near = "to the cent" if abs(second.cost[0] - chosen.cost[0]) <= CENT else "within 1 %"
+        within = "" if dollars(second.cost[0]) == dollars(chosen.cost[0]) else f" {near} ({dollars(second.cost[0])})"
         return f"{told}, as much as {second.name}{within}, and {why}."
     return f"{told}, and {second.name} {dollars(second.cost[0])}{_times(second.cost[0], chosen.cost[0])}."
 
@@ -134,7 +135,8 @@ def _relaxed(judged: Sequence[Judged], chosen: Judged | None) -> list[str]:
             continue
         serving, needs = _accepted(each.serving)
         if AGREEMENT in titles and lane.agreement:
-            needs.append(f"{percent(math.floor(1e4 * (lane.agreement - ERRORS * (lane.agreement_se or 0.0))) / 1e4)} equal first choices")
+            least = max(0.0, lane.agreement - ERRORS * (lane.agreement_se or 0.0))
+            needs.append(f"{percent(math.floor(1e4 * least) / 1e4)} equal first choices")
         if LOST in titles and lane.lost is not None:
             needs.append(f"{percent(math.ceil(1e4 * likely(lane.lost, lane.expected)[1]) / 1e4)} of the expected answers lost")
         month = serving.curve.month(serving.asked.answers_per_day) if each.candidate.cost_month is not None else None
@@ -223,11 +225,11 @@ def _of_the_length(each: Judged, asked: Asked) -> list[str]:
     """What sets the length of an answer that is decided on apart from the measured ones."""
     tokens, found = each.lane.new_tokens, []
     if each.serving and each.serving.scaled and tokens and asked.tokens and asked.tokens > FAR * max(tokens):
-        found.append(f"{asked.tokens} tokens are far more than the {max(tokens)} measured, and a token takes longer the more stand before it.")
+        found.append(f"{count(asked.tokens)} are far more than the {max(tokens)} measured, and a token takes longer the more stand before it.")
     wanted = asked.tokens or (statistics.median(tokens) if tokens else None)
     under_load = next((load.new_tokens for load in each.lane.clients if load.new_tokens), None)
     if each.serving and each.serving.batches and wanted and under_load and not same_size(under_load / wanted):
-        found.append(f"its load was measured with answers of {under_load:g} tokens, not of {wanted:g}: what one machine can give is of those.")
+        found.append(f"its load was measured with answers of {many(under_load, 'token')}, not of {wanted:g}: what one machine can give is of those.")
     return found
 
 

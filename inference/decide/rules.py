@@ -13,7 +13,7 @@ from inference.decide.model import Rule
 from inference.decide.serving import ENOUGH_FOR_P95, ERRORS, Serving, at_most, spread
 from inference.lanes import LaneName
 from inference.record.scores import ENOUGH_POSITIONS
-from inference.units import count, digits, exact_seconds, many, seconds, seconds_to, share
+from inference.units import count, digits, exact_seconds, many, percent, seconds, seconds_to, share
 
 ENOUGH_RUNS = 3  # fewer have no spread worth the name
 FIRST, TOTAL, WAIT, AGREEMENT, LOST = "First token", "Whole answer", "With the wait", "Same first choice", "Answers lost"
@@ -60,7 +60,9 @@ def _time(title: str, limit: float, values: Sequence[float]) -> Rule:
 
 def _share(difference: float, limit: float) -> str:
     part = difference / limit
-    return f", {100 * part:.0f} % of the limit" if part >= 0.005 or part == 0 else ", less than 1 % of the limit"
+    if 0 < part < 0.005:
+        return ", less than 1 % of the limit"
+    return f", {share(part) if part <= 1 else f'{100 * part:,.0f} %'} of the limit"
 
 
 def _wait(serving: Serving, times: Sequence[Rule]) -> list[Rule]:
@@ -90,7 +92,7 @@ def _agreement(serving: Serving, limit: float) -> Rule:
     if lane.agreement is None:
         return _unmeasured(AGREEMENT, serving)
     error = lane.agreement_se or 0.0
-    words = f"{percent(lane.agreement)} ± {percent(error)} over {lane.positions:,} positions, at least {percent_asked(limit)} is asked"
+    words = f"{percent(lane.agreement)} ± {percent(error)} over {many(lane.positions, 'position')}, at least {percent_asked(limit)} is asked"
     if lane.positions < ENOUGH_POSITIONS:
         return Rule(AGREEMENT, None, words, f"{ENOUGH_POSITIONS} positions are the fewest for a verdict")
     off = lane.agreement - limit
@@ -134,8 +136,3 @@ def _unmeasured(title: str, serving: Serving) -> Rule:
 def percent_asked(part: float) -> str:
     """The same of what was asked, never rounded to another: "98.20 %", "98.765 %"."""
     return percent(part) if math.isclose(100 * part, round(100 * part, 2), abs_tol=1e-9) else f"{digits(100 * part)} %"
-
-
-def percent(part: float) -> str:
-    """A share in percent: "98.20 %"."""
-    return f"{100 * part:.2f} %"

@@ -16,7 +16,7 @@ from inference.decide.costs import HOUR_S, Curve, Load
 from inference.decide.model import Asked, Clients, Evidence
 from inference.decide.queue import Limits, Line, Sleep, Waits
 from inference.lanes import LaneName
-from inference.units import digits, size
+from inference.units import count, digits, two_sizes
 
 ENOUGH_FOR_P95 = 20  # runs
 ERRORS = 2  # standard errors
@@ -141,7 +141,8 @@ class Serving:
             quickest, slowest = (Line((way(line.first_s),), (way(line.total_s),)) for way in (min, max))
             return replace(self, line=quickest), replace(self, line=slowest)
         off = ERRORS * statistics.stdev(line.total_s) / math.sqrt(n) / line.mean_s
-        return self._times(1 - off), self._times(1 + off)
+        least = min(line.total_s) / line.mean_s  # of answers that lie far apart two errors may be more than the mean itself
+        return self._times(max(1 - off, least)), self._times(1 + off)
 
     def _times(self, factor: float) -> Serving:
         """The same with answers that take so many times as long."""
@@ -181,13 +182,14 @@ def serving(lane: Evidence, asked: Asked) -> Serving | str:
         return lane.why_not
     tokens, price = asked.tokens, asked.prices.get(lane.lane)
     if price and price.memory_bytes and lane.memory_bytes and lane.memory_bytes > price.memory_bytes:
-        return f"it does not fit: it holds {size(lane.memory_bytes)}, and {price.hardware} has {size(price.memory_bytes)}."
+        holds, has = two_sizes(lane.memory_bytes, price.memory_bytes)
+        return f"it does not fit: it holds {holds}, and {price.hardware} has {has}."
     if asked.sleep_after_min is not None and lane.load_s is None:
         return "how long it takes to wake was not measured, and it is to sleep between visits."
     if tokens is None or (len(lane.new_tokens) == len(lane.total_s) and set(lane.new_tokens) == {tokens}):
         return Serving(lane, asked, Line(lane.ttft_s, lane.total_s))
     if not lane.tpot_s:
-        return f"how long an answer of {tokens} tokens takes is not known: no run tells the time of a token."
+        return f"how long an answer of {count(tokens)} takes is not known: no run tells the time of a token."
     each = lane.tpot_s if len(lane.tpot_s) == len(lane.ttft_s) else (statistics.median(lane.tpot_s),) * len(lane.ttft_s)
     totals = tuple(first + (tokens - 1) * token for first, token in zip(lane.ttft_s, each, strict=True))
     return Serving(lane, asked, Line(lane.ttft_s, totals), scaled=True)

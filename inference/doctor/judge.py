@@ -27,7 +27,7 @@ from inference.settings import Settings
 from inference.sources.at_hand import Checkpoint
 from inference.sources.files import TOKENIZERS, json_object
 from inference.space.prices import catalog
-from inference.units import size
+from inference.units import size, two_sizes
 
 log = logging.getLogger(__name__)
 WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "U8": "uint8 (packed)"}
@@ -124,7 +124,8 @@ def _lane(seen: Seen, lane: str, settings: Settings, have: int) -> tuple[list[st
     need = plan.need.peak_bytes + loading.margin_bytes(lane)
     verdict = "fits" if need <= have else "does not fit"
     parts = f"{size(plan.need.weights_bytes)} of weights, {size(plan.need.peak_bytes)} at most while loading, the rest for the work"
-    lines = [f"  {lane}: {verdict}, needs {size(need)} of {size(have)} free ({parts})", f"    decodes {_path(plan, ways)}"]
+    needs, free = two_sizes(need, have)
+    lines = [f"  {lane}: {verdict}, needs {needs} of {free} free ({parts})", f"    decodes {_path(plan, ways)}"]
     if seen.here and (held := measured.read(settings, seen.here, lane)):
         lines.append(f"    measured here on {held.day}: {size(held.weights_bytes)} of weights, {size(held.peak_bytes)} at most while loading")
     return lines, plan, need <= have and not _missing(plan)

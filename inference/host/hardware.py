@@ -14,7 +14,7 @@ from pathlib import Path
 
 from inference.errors import WrongArguments
 from inference.lanes import CPU_FP32, CPU_NF4, CUDA_BF16, CUDA_NF4
-from inference.units import UNKNOWN, size
+from inference.units import UNKNOWN, digits, size, two_sizes
 
 FILE = Path(__file__).with_suffix(".json")
 GB = 10**9  # cards and containers are sold by it; a card gives a little less than its name says, and never more
@@ -55,7 +55,8 @@ class Fit:
         if self.why_not:
             return f"{self.lane} can't run: {self.why_not}"
         verdict = {True: "fits", False: "does not fit", None: "may fit, its memory is not known here"}[self.fits]
-        return f"{self.lane} {verdict}: needs {size(self.need_bytes)} of {UNKNOWN if self.have_bytes is None else size(self.have_bytes)}"
+        needs, have = (size(self.need_bytes), UNKNOWN) if self.have_bytes is None else two_sizes(self.need_bytes, self.have_bytes)
+        return f"{self.lane} {verdict}: needs {needs} of {have}"
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,10 @@ class Hardware:
         """What it costs, without the date."""
         if self.dollars_per_hour is None:
             return "a quota, no price" if self.zero else "price not known here"
-        return f"${self.dollars_per_hour:.2f} an hour" if self.dollars_per_hour else "free"
+        if not self.dollars_per_hour:
+            return "free"
+        cents = self.dollars_per_hour == round(self.dollars_per_hour, 2)
+        return f"${self.dollars_per_hour:.2f} an hour" if cents else f"${digits(self.dollars_per_hour)} an hour"
 
     def __str__(self) -> str:
         parts = [f"{self.cores} cores" if self.cores else "", f"{self.ram_bytes // GB} GB of RAM" if self.ram_bytes else ""]

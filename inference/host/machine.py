@@ -22,7 +22,7 @@ import psutil
 from inference.errors import InferenceError, Refused, WrongArguments
 from inference.host import cgroups, nvml
 from inference.settings import Settings
-from inference.units import size
+from inference.units import two_sizes
 
 GIB = 2**30
 M_MMAP_THRESHOLD = -3  # of malloc.h
@@ -119,7 +119,8 @@ def _cpu_info(key: str) -> str | None:
 def check_fits(what: str, need: int, have: int, advice: str) -> None:
     """Raise Refused with need, have and `advice` where `need` bytes are more than `have`."""
     if need > have:
-        raise Refused(f"{what} needs about {size(need)} and {size(max(0, have))} is free, so it was not loaded. {advice}")
+        needs, free = two_sizes(need, max(0, have))
+        raise Refused(f"{what} needs about {needs} and {free} is free, so it was not loaded. {advice}")
 
 
 class RamWatch:

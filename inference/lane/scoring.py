@@ -177,7 +177,8 @@ def _block(file: Path, shape: tuple[int, int], start: int, rows: int, new: bool 
 def _check_room(file: Path, need: int) -> None:
     free = shutil.disk_usage(file.parent).free
     if need + SPARE_BYTES > free:
-        raise InferenceError(f"The log-probabilities of one window take {size(need)} and {size(free)} is free in {file.parent}. Set TMPDIR to a larger disk.")
+        takes = f"The log-probabilities of one window take {size(need)}, and {size(SPARE_BYTES)} are to stay free"
+        raise InferenceError(f"{takes}; {size(free)} is free in {file.parent}. Set TMPDIR to a larger disk.")
 
 
 class Pieces:

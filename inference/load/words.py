@@ -127,8 +127,13 @@ def _limit_words(words: str, limit: Limit) -> str:
     allowed = f"{exact_seconds(limit.limit_s)} {words}"
     if limit.breaks is None:
         return f"{allowed}: kept up to {count(limit.keeps or 0, 'client')}, the most that were measured."
-    found = "questions failed" if limit.found_s is None else f"{limit.by} {seconds_to(limit.found_s, math.ceil)}"
+    found = "questions failed" if limit.found_s is None else f"{limit.by} {_over(limit.found_s, limit.limit_s)}"
     if limit.keeps is None:
         return f"{allowed}: not kept, with {count(limit.breaks, 'client')} already ({found})."
     between = "; what lies between was not measured" if limit.breaks - limit.keeps > 1 else ""
     return f"{allowed}: kept with {count(limit.keeps, 'client')}, breaks with {limit.breaks} ({found}){between}."
+
+
+def _over(found_s: float, limit_s: float) -> str:
+    """How long it was, as the table has it; rounded up where that would read as the limit."""
+    return seconds_to(found_s, math.ceil) if seconds(found_s) == seconds(limit_s) else seconds(found_s)

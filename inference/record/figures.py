@@ -22,6 +22,11 @@ def ratio(top: float | None, bottom: float | None) -> float | None:
     return top / bottom if top is not None and bottom else None
 
 
+def having(lane: LaneRecord, key: str) -> int:
+    """How many of the runs that count have the figure `key`: an answer of one token has no speed."""
+    return sum(getattr(run, key, None) is not None for run in lane.ended_runs)
+
+
 @dataclass(frozen=True)
 class Figure:
     """One figure of a lane. `key` is its name in a record or a bench, `short` that of its ratio there (empty where none is kept).

@@ -12,7 +12,7 @@ from inference.record import grid, reproduce
 from inference.record.grid import escape
 from inference.record.model import Record
 from inference.record.table import table_rows, titles
-from inference.record.verdict import summary_lines
+from inference.record.verdict import subject, summary_lines
 
 
 def markdown_table(record: Record) -> str:
@@ -59,7 +59,7 @@ def markdown(record: Record, level: int = 2) -> str:
     note = f" ({escape(model.note)})" if model.note else ""
     return "\n\n".join(
         [
-            f"{mark} 4-bit against full precision, measured",
+            f"{mark} {escape(subject(record))}, measured",
             f"Model {escape(model.id or 'unknown')}{note}. Prompt: {escape(record.request.prompt)}. Measured {record.created}.",
             markdown_table(record),
             f"{mark}# Summary",

@@ -27,7 +27,7 @@ def shown(value: float | None, words: Callable[[float | None], str], lane: LaneR
 
 def why(lane: LaneRecord, key: str) -> str:
     """The reason that the figure `key` of this lane is unknown."""
-    run = lane.shown_run
+    run, key = lane.shown_run, {"load_s": "load", "ram_uss": "ram", "memory_bytes": "vram.reserved" if lane.on_gpu else "ram"}.get(key, key)
     if lane.elsewhere and key.startswith(_NOT_HERE):
         return ELSEWHERE
     if lane.device is None:  # what a lane is, is known from its process alone

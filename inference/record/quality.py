@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from inference.lanes import short_word
 from inference.record import grid
 from inference.record.scores import ENOUGH_POSITIONS, Figures, Flips, NoQuality, NoSurvival, Quality, Resolution, Survival
-from inference.units import count, share, size
+from inference.units import count, percent, share, size
 
 TOO_FEW = f"Fewer than {ENOUGH_POSITIONS} positions: too few for a verdict."
 
@@ -57,7 +57,11 @@ def quality_table(found: Quality | NoQuality, ram_above_model: Mapping[str, int]
     if isinstance(found, NoQuality):
         return f"no quality figures: {found.error}"
     positions = found.figures.positions
-    lines = [in_short(found), "", f"{found.other} against {found.reference}, on {found.source}: {positions} positions, up to {found.rows} rows at once"]
+    lines = [
+        in_short(found),
+        "",
+        f"{found.other} against {found.reference}, on {found.source}: {count(positions, 'position')}, up to {count(found.rows, 'row')} at once",
+    ]
     if not found.figures.enough:
         lines.append(TOO_FEW)
     for name, figures in found.lanes.items():
@@ -82,7 +86,7 @@ def in_short(found: Quality) -> str:
 def quality_markdown(found: Quality, model: str) -> str:
     """The same as a section for a model card."""
     rows = [[grid.bold(cells[0][0]), *(words for _, words in cells)] for cells in zip(*map(figure_rows, found.lanes.values()), strict=True)]
-    basis = f"Model {model}, against {found.reference}, on {found.source}: {found.figures.positions} positions."
+    basis = f"Model {model}, against {found.reference}, on {found.source}: {count(found.figures.positions, 'position')}."
     few = [] if found.figures.enough else [TOO_FEW]
     told = [grid.escape(words) for words in (basis, *few, *remarks(found))]
     return "\n\n".join(["## What quantization changed, measured", told[0], grid.markdown([["", *found.lanes], *rows]), *told[1:]]) + "\n"
@@ -100,11 +104,10 @@ def remarks(found: Quality) -> list[str]:
 
 def figure_rows(found: Figures) -> list[tuple[str, str]]:
     """(title, value with its unit and error) of one lane's figures."""
-    agreement, error = 100 * found.top1_agreement, 100 * found.top1_se
     return [
         ("divergence, mean", f"{_number(found.kld_mean)}{_error(found.kld_se)} nat"),
         ("median, p99, max", f"{_number(found.kld_median)}, {_number(found.kld_p99)}, {_number(found.kld_max)} nat"),
-        ("same first choice", f"{agreement:.2f}{_error(error)} %"),
+        ("same first choice", f"{percent(found.top1_agreement).removesuffix(' %')}{_error(100 * found.top1_se)} %"),
         ("perplexity ratio", f"{found.ppl_ratio:.4f}{_error(found.ppl_ratio_se)} ({found.ppl_other:.2f} against {found.ppl_reference:.2f})"),
     ]
 

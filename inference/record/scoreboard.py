@@ -7,15 +7,15 @@ called a tie, and the caveat that goes with them. A ratio is always told from th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from inference.lanes import LaneName, short_word
 from inference.record.figures import FIRST_TOKEN, SPEED, WEIGHTS, Figure
 from inference.record.missing import why
 from inference.record.model import LaneRecord, Pair, Record, RunRecord
-from inference.record.verdict import reference_of
-from inference.units import UNKNOWN, same_size
+from inference.record.verdict import cut_at, reference_of
+from inference.units import UNKNOWN, count, same_size
 
 # scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, kana, Han
 _NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -171,11 +171,13 @@ def caveat(record: Record) -> str:
     runs = [run for lane in lanes for run in lane.ended_runs]
     slower = [lane for lane in held if any(run.path_reason for run in record.lanes[lane].ended_runs)]
     parts += [f"{name(record, lane)} was not at its fastest." for lane in slower]
-    if any(run.finish_reason == "length" for run in runs):
-        parts.append(f"Cut at {record.request.max_new_tokens} tokens.")
+    parts += _cut(record, held)
     if any(run.alone is False for run in runs):
         parts.append("Other runs went on beside, which slows.")
+    fresh = _whose(record, [lane for lane in held if not record.lanes[lane].elsewhere], lambda run: run.warm is False)
+    parts += [f"{' and '.join(fresh)} answered for the first time since the load, which slows."] if 0 < len(fresh) < len(here) else []
     parts += [f"{name(record, lane)} did not answer the same each time: its last answer is held against the other's." for lane in held if _varies(record, lane)]
+    parts += _overlap(record, held)
     once = [lane for lane in held if record.lanes[lane].n == 1]
     if once:
         whose = "One run each" if len(once) == len(held) else f"Of {' and '.join(name(record, lane) for lane in once)} there is one run"
@@ -183,10 +185,41 @@ def caveat(record: Record) -> str:
     return " ".join(parts)
 
 
+def _cut(record: Record, held: Sequence[str]) -> list[str]:
+    """Which answers did not end by themselves, where that is not all of them: the totals beside them are of unlike answers."""
+    whose = _whose(record, held, lambda run: run.finish_reason == "length")
+    limit = f"Cut at {cut_at(record, (run for lane in held for run in record.lanes[lane].ended_runs))}"
+    return [] if not whose else [f"{limit}."] if whose == [name(record, lane) for lane in held] else [f"{limit}: {', '.join(whose)}."]
+
+
+def _whose(record: Record, held: Sequence[str], of: Callable[[RunRecord], bool]) -> list[str]:
+    """The lanes of whose runs something holds, and of how many where that is not all: "4-bit in 1 of 2 runs"."""
+    found = {lane: [of(run) for run in record.lanes[lane].ended_runs] for lane in held}
+    return [name(record, lane) + ("" if all(each) else f" in {sum(each)} of {count(len(each), 'run')}") for lane, each in found.items() if any(each)]
+
+
 def _varies(record: Record, lane: str) -> bool:
     """Whether a lane's repeats gave different answers; of a record that holds several prompts' runs that says nothing."""
     found = record.lanes[lane]
-    return len(found.runs) <= record.request.repeats and len({run.token_ids or run.text for run in found.ended_runs}) > 1
+    return _of_one_prompt(record, found) and len({run.token_ids or run.text for run in found.ended_runs}) > 1
+
+
+def _of_one_prompt(record: Record, lane: LaneRecord) -> bool:
+    return len(lane.runs) <= record.request.repeats
+
+
+def _overlap(record: Record, held: Sequence[str]) -> list[str]:
+    """In what one of two lanes is ahead by the medians, though runs of the other one were as good; of several prompts' runs that says nothing."""
+    lanes = [record.lanes[lane] for lane in held]
+    if len(lanes) != 2 or any(lane.n < 2 or not _of_one_prompt(record, lane) for lane in lanes):
+        return []
+    found = [title.lower() for title, figure in zip(TITLES, (SPEED, FIRST_TOKEN), strict=False) if _mixed(figure, *lanes)]
+    return [f"The lanes' runs overlap in {' and '.join(found)}: who is ahead there may be chance."] if found else []
+
+
+def _mixed(figure: Figure, one: LaneRecord, other: LaneRecord) -> bool:
+    ratio, lows, highs = figure.ratio(one, other), *([getattr(each, figure.key) for each in ends] for ends in ((one.min, other.min), (one.max, other.max)))
+    return bool(ratio) and not same_size(ratio or 0) and None not in (*lows, *highs) and max(lows) <= min(highs)
 
 
 def _at_once(record: Record, held: Sequence[str]) -> str:
@@ -207,16 +240,30 @@ def _effect(ratio: float) -> str:
 
 def fastest(record: Record) -> str:
     """Of more than two lanes which one writes fastest, and how much faster than the next; empty where there is nothing to hold that against."""
+    return ", ".join(filter(None, _fastest(record)))
+
+
+def in_short(record: Record) -> str:
+    """Who won, in a few words: "4-bit writes 1.3× faster"."""
+    if told := facts(record):
+        return next(fact.words for fact in told if not fact.words.startswith(UNKNOWN))  # whether the answers differ is always known
+    if not record.verdict.pairs:
+        return no_winner(record).rstrip(".")
+    return _fastest(record)[0] or "No two speeds to compare"
+
+
+def _fastest(record: Record) -> tuple[str, str]:
+    """Which lane writes fastest, or which equally fast, and what they are held against."""
     known = {lane: speed for lane, each in record.lanes.items() if each.n and (speed := SPEED.read(each))}
     if len(record.lanes) < 3 or len(known) < 2 or not record.verdict.pairs:
-        return ""
+        return "", ""
     first, *others = sorted(known, key=lambda lane: -known[lane])
     tied = [lane for lane in others if same_size(known[first] / known[lane])]
     if tied:
         *before, last = (record.lanes[lane].title(lane) for lane in (first, *tied))
-        return f"{', '.join(before)} and {last} write equally fast{', ahead of the others' if len(tied) < len(others) else ''}"
+        return f"{', '.join(before)} and {last} write equally fast", "ahead of the others" if len(tied) < len(others) else ""
     title, after = (record.lanes[lane].title(lane) for lane in (first, others[0]))
-    return f"{title} writes fastest, {factor(known[first] / known[others[0]])} faster than {after}"
+    return f"{title} writes fastest", f"{factor(known[first] / known[others[0]])} faster than {after}"
 
 
 def standings(record: Record) -> tuple[Standing, ...]:
@@ -229,7 +276,7 @@ def _standing(record: Record, lane: str) -> Standing:
     found = record.lanes[lane]
     pair = next((pair for pair in record.verdict.pairs if pair.other == lane), None)
     if pair:
-        told = answers(record, pair).replace("Differ ", "Differs ")
+        told = re.sub("^Differ", "Differs", answers(record, pair))
     elif found.n:
         told = "the reference" if any(pair.reference == lane for pair in record.verdict.pairs) else "no reference"
     else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from inference import ends, terminal
 from inference.energy import COVERS, of_an_answer
 from inference.record import grid
-from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED, TOTAL, WEIGHTS
+from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED, TOTAL, WEIGHTS, having
 from inference.record.missing import ELSEWHERE, shown, why
 from inference.record.model import LaneRecord, Record, RunRecord
 from inference.record.quality import figure_rows
@@ -108,7 +108,7 @@ def spread(lane: LaneRecord, key: str, words: Words) -> str:
     if lane.n < 2 or middle is None:
         return told
     low, high = words(getattr(lane.min, key)), words(getattr(lane.max, key))
-    return f"{told} ({f'{low} - {high}, ' if low != high else ''}n {lane.n})"
+    return f"{told} ({f'{low} - {high}, ' if low != high else ''}n {having(lane, key)})"
 
 
 def _spread(key: str, words: Words) -> Cell:
@@ -117,9 +117,10 @@ def _spread(key: str, words: Words) -> Cell:
 
 def _inference(record: Record, lane: LaneRecord) -> str:
     runs = lane.ended_runs or lane.runs
-    tokens = f"\n{_counts(run.new_tokens for run in runs)} tokens out, {_counts(run.prompt_tokens or None for run in runs)} in" if runs else ""
-    by = next((f"\ncounted by {run.counted_by}" for run in reversed(runs) if run.counted_by), "")
-    return spread(lane, TOTAL.key, TOTAL.words) + tokens + by
+    out = _counts(run.new_tokens for run in runs)
+    tokens = f"\n{out} token{'s' * (out != '1')} out, {_counts(run.prompt_tokens or None for run in runs)} in" if runs else ""
+    by = [f"counted by {run.counted_by}" for run in runs if run.counted_by]
+    return spread(lane, TOTAL.key, TOTAL.words) + tokens + (f"\n{_of_each(by)}" if by else "")
 
 
 def _counts(of: Iterable[int | None]) -> str:
@@ -155,9 +156,9 @@ def _energy(record: Record, lane: LaneRecord) -> str:
     found = of_an_answer(run.energy for run in lane.ended_runs)
     if found is None:
         return f"{UNKNOWN} ({why(lane, 'energy')})"
-    idle = f"at rest {watts(found.idle_watts)}: {joules(found.idle_joules)} of it" if found.idle_watts is not None else f"at rest {UNKNOWN} ({NO_REST})"
+    idle = f"at rest {watts(found.idle_watts)}: {joules(found.idle_joules)} in that time" if found.idle_watts is not None else f"at rest {UNKNOWN} ({NO_REST})"
     beside = ", that of lanes at work meanwhile too" if any(run.alone is False for run in lane.ended_runs) else ""
-    return f"{joules(found.joules)} an answer (± {100 * found.error:.2g} %, n {found.n})\n{idle}\n{COVERS[found.source]}, other work included{beside}"
+    return f"{joules(found.joules)} an answer (± {100 * found.error:.2g} %, n {found.n})\n{idle}\n{COVERS.get(found.source, found.source)}, other work included{beside}"
 
 
 def response(record: Record, lane: LaneRecord) -> str:
@@ -191,7 +192,7 @@ def _quality(record: Record, lane: LaneRecord) -> str:
     if found and not isinstance(found, NoQuality) and name in found.lanes:
         rows = (f"{title} {words}" for title, words in figure_rows(found.lanes[name]))
         few = "" if found.figures.enough else " (too few for a verdict)"
-        return "\n".join([*rows, f"on {found.figures.positions} positions of the {found.source}{few}"])
+        return "\n".join([*rows, f"on {count(found.figures.positions, 'position')} of the {found.source}{few}"])
     if lane.elsewhere:
         return f"{UNKNOWN} (a server gives no log-probabilities to score by)"
     if name == (found.reference if found and not isinstance(found, NoQuality) else reference_of(record.lanes)):
@@ -212,7 +213,7 @@ def conditions(record: Record, lane: LaneRecord) -> str:
     why_slow = f" ({reasons})" if reasons else ""
     paths = sorted({each.path for each in lane.runs if each.path}) or [UNKNOWN]
     others = len(lane.runs) - lane.n
-    rest = f", not counted: {count(others, 'run')} that failed or was stopped" if lane.n and others else ""
+    rest = f", not counted: {count(others, 'run')} that failed or {'was' if others == 1 else 'were'} stopped" if lane.n and others else ""
     how = "" if lane.elsewhere else f"path {' and '.join(paths)}{why_slow}, kernel {lane.kernel or UNKNOWN}\n"
     return f"{record.request.mode}, {alone}, {warm}\n{how}n {lane.n}, end: {_of_each([ends.WORDS[each.finish_reason] for each in runs])}{rest}"
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from inference import lanes as names
 from inference.record.figures import FIGURES, FIRST_TOKEN, SPEED, WEIGHTS, ratio
 from inference.record.model import LaneRecord, Pair, Record, RunRecord, Verdict
+from inference.units import count
 
 REFERENCE = str(names.REFERENCE)
 IT_TAKES = f"it takes two answers that were neither stopped nor failed, one of them of the lane {REFERENCE}, or {names.CUDA_BF16} where that is not among them"
@@ -42,6 +43,14 @@ def reference_of(lanes: Iterable[str]) -> str:
     """The lane that the others are held against; the FP32 one where there is none to be one."""
     there = set(lanes)
     return next((str(name) for name in names.REFERENCES if str(name) in there), REFERENCE)
+
+
+def subject(record: Record) -> str:
+    """What was compared, as a heading: "4-bit against full precision" where it was just that, else the lanes."""
+    lanes = [names.LaneName.parse(name) for name in record.lanes]
+    if any(lane.four_bit for lane in lanes) and any(lane.full for lane in lanes) and all(lane.four_bit or lane.full for lane in lanes):
+        return "4-bit against full precision"
+    return " against ".join(lane.title(name) for name, lane in record.lanes.items())
 
 
 def _pair(name: str, lane: LaneRecord, name_of_it: str, reference: LaneRecord) -> Pair:
@@ -122,11 +131,18 @@ def _last_runs(record: Record) -> dict[str, RunRecord]:
     return {name: record.lanes[name].ended_runs[-1] for name in compared}
 
 
+def cut_at(record: Record, runs: Iterable[RunRecord], before: str = "") -> str:
+    """Where answers were cut: at the limit that was asked, which a server's own may be under."""
+    limit = record.request.max_new_tokens
+    own = any(run.finish_reason == "length" and run.token_ids is None and run.new_tokens not in (None, limit) for run in runs)
+    return "the token limit" if own else f"{before}{count(limit)}"
+
+
 def _cut(record: Record) -> str:
     """Which answers did not end by themselves: a cut one is no whole answer, however equal."""
     runs = _last_runs(record)
     cut = [record.lanes[name].title() for name, run in runs.items() if run.finish_reason == "length"]
-    limit = f"cut at the limit of {record.request.max_new_tokens} tokens"
+    limit = "cut at " + cut_at(record, runs.values(), "the limit of ")
     if not cut:
         return ""
     if len(cut) < len(runs):
@@ -156,7 +172,7 @@ def _effects(record: Record) -> Lines:
     ):
         if known is not None:
             lines.append((title, f"{SPEED.compared(lanes[top], lanes[bottom])}, decode of {top} against {bottom}"))
-    if not lines and len({lane.device for lane in lanes.values() if lane.n and not lane.elsewhere}) > 1:
+    if not lines and any(lanes[pair.other].device != lanes[pair.reference].device for pair in verdict.pairs if not lanes[pair.other].elsewhere):
         apart = "it takes a whole answer of cuda:bf16" if str(names.CUDA_BF16) in lanes else "name the lane cuda:bf16 as well (--lanes)"
         lines.append(("Effects", f"device and precision differ at once; {apart} to get them apart"))
     return lines
@@ -167,4 +183,5 @@ def _lengths(record: Record) -> Lines:
     counts = {name: sorted(each) for name, each in known.items() if each}
     if len(set[int]().union(*counts.values())) < 2:
         return []
-    return [("Lengths differ", "the totals are of " + ", ".join(f"{' or '.join(map(str, each))} tokens ({name})" for name, each in counts.items()))]
+    each = (f"{' or '.join(map(str, lengths))} token{'s' * (lengths != [1])} ({name})" for name, lengths in counts.items())
+    return [("Lengths differ", f"the totals are of {', '.join(each)}")]

@@ -171,7 +171,7 @@ def _side(part: Part, record: Record, name: str, lane: LaneRecord, span: tuple[i
 def _figures(lane: LaneRecord, run: RunRecord) -> Iterator[str]:
     """What is known of a run (of its lane's runs, where several count)."""
     measured: RunRecord | RunFigures = lane.median if lane.n else run
-    yield run.length
+    yield " or ".join(dict.fromkeys(each.length for each in lane.ended_runs or [run]))  # the medians beside it are of all
     for figure in OF_A_RUN:
         if (found := getattr(measured, figure.key)) is not None:
             yield f"{figure.title.lower()} {figure.words(found)}"

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from inference.lanes import DEVICES, LaneName, plain_title
-from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED, TOTAL, WEIGHTS, Figure
+from inference.record.figures import FIRST_TOKEN, MEMORY, SPEED, TOTAL, WEIGHTS, Figure, having
 from inference.record.missing import why
 from inference.record.model import LaneRecord, Record, RunRecord
 from inference.units import UNKNOWN, count, seconds
@@ -72,7 +72,8 @@ def race(record: Record) -> Race | None:
     longest = max(map(_end, runs.values()))
     every = marks_every(max(run.new_tokens or 0 for run in runs.values()))
     marks = f"; a mark every {'token' if every == 1 else count(every)}" if every else ""
-    words = f"Time from when a lane begins the prompt to its last token{marks}."
+    last = " Of several runs it is the last that counts." if any(lane.n > 1 for lane in record.lanes.values()) else ""
+    words = f"Time from when a lane begins the prompt to its last token{marks}.{last}"
     return Race(longest, tuple(ticks_of(longest)), tuple(_bar(name, run, every) for name, run in runs.items()), words)
 
 
@@ -98,7 +99,9 @@ def _end(run: RunRecord) -> float:
 def _bar(name: str, run: RunRecord, every: int) -> RaceBar:
     end = _end(run)
     marks = tuple(run.token_times_s[n - 1] / end for n in range(every, len(run.token_times_s), every)) if every else ()
-    words = f"{seconds(end)} for {run.length}, first after {seconds(run.ttft_s)}" + ("" if run.counted else " (not counted)")
+    words = f"{seconds(end)}{', ' if run.new_tokens is None else ' for '}{run.length}, first after {seconds(run.ttft_s)}" + (
+        "" if run.counted else " (not counted)"
+    )
     return RaceBar(name, end, min(run.ttft_s or end, end), marks, words)
 
 
@@ -132,7 +135,7 @@ def _figure_bar(name: str, lane: LaneRecord, figure: Figure, found: float | None
     if span is None:
         return Bar(name, found / largest, words)
     low, high = span
-    return Bar(name, found / largest, words, (low / largest, high / largest), f"{figure.words(low)} – {figure.words(high)}, n {lane.n}")
+    return Bar(name, found / largest, words, (low / largest, high / largest), f"{figure.words(low)} – {figure.words(high)}, n {having(lane, figure.key)}")
 
 
 def unsure(figure: Figure, lane: LaneRecord) -> str:

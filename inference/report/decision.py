@@ -13,7 +13,7 @@ from inference.decide.figures import number, price_given
 from inference.decide.model import Asked, Candidate, Decision, Rule, Turn
 from inference.lanes import colour
 from inference.report.axes import Place, Tick, across, clear, up
-from inference.units import digits
+from inference.units import digits, many
 
 MOST_TURNS = 3  # that are told and drawn: machines come whole, so that the cheaper lane may change many times
 AROUND = 5.0  # times below the first and above the last number of answers that is marked, the axis goes on
@@ -155,7 +155,11 @@ def near(decision: Decision) -> list[Turn]:
 
 
 def _turn(decision: Decision, turn: Turn) -> str:
-    return f"From {number(turn.answers_per_day)} answers a day on {_title(decision, turn.then)} is cheaper than {_title(decision, turn.before)}."
+    after = next((each for each in decision.turns if each.answers_per_day > turn.answers_per_day), None)  # machines come whole: it may turn back
+    begin, end = turn.answers_per_day, after.answers_per_day - 1 if after else math.inf
+    where = f"From {number(begin)} answers a day on" if after is None else f"From {number(begin)} to {number(end)} answers a day"
+    where = where if end > begin else f"At {many(begin, 'answer')} a day"
+    return f"{where} {_title(decision, turn.then)} is cheaper than {_title(decision, turn.before)}."
 
 
 # ---- the chart

@@ -17,7 +17,7 @@ from inference.record.scoreboard import Fact, Standing
 from inference.report.charts import Bar, Race, bars, race
 from inference.series import overall
 from inference.series.series import medians
-from inference.units import count, size
+from inference.units import UNKNOWN, count, size
 
 DRAWN = (
     (SPEED, SPEED.title, "tokens a second, more is better"), (FIRST_TOKEN, FIRST_TOKEN.title, "less is better"), (TOTAL, TOTAL.title, "less is better"),
@@ -82,9 +82,11 @@ class Part:
         if not self.one:
             return f"Medians over {count(len(self.records), 'prompt')}, with the smallest and the largest."
         repeats = self.whole.request.repeats
-        return (
-            f"Medians of {repeats} runs after a warm-up, with the smallest and the largest." if repeats > 1 else "Of one run each: times vary from run to run."
-        )
+        if repeats == 1:
+            return "Of one run each: times vary from run to run."
+        some = any(lane.n < repeats for lane in self.whole.lanes.values())
+        which = f"the runs that came to their end, of {repeats}" if some else f"{repeats} runs"
+        return f"Medians of {which} after a warm-up, with the smallest and the largest."
 
     @cached_property
     def facts(self) -> tuple[Fact, ...]:
@@ -128,7 +130,12 @@ class Part:
     @cached_property
     def raced(self) -> Record:
         """The record whose race is drawn: of several the one in the middle, by the time of its slowest lane."""
-        return sorted(self.records, key=lambda record: max((_known(TOTAL, record)), default=0.0))[len(self.records) // 2]
+        return sorted(self._timed, key=lambda record: max((_known(TOTAL, record)), default=0.0))[len(self._timed) // 2]
+
+    @property
+    def _timed(self) -> Sequence[Record]:
+        """The records in which a lane came to its end; all where none did."""
+        return [record for record in self.records if any(_known(TOTAL, record))] or self.records
 
     @cached_property
     def race(self) -> Race | None:
@@ -137,7 +144,7 @@ class Part:
     @property
     def raced_prompt(self) -> str:
         """Which prompt that is, where there are several."""
-        return "" if self.one else f"Prompt {self.records.index(self.raced) + 1}, whose time is the middle one of {len(self.records)}."
+        return "" if self.one else f"Prompt {self.records.index(self.raced) + 1}, whose time is the middle one of {len(self._timed)}."
 
     @property
     def settings(self) -> list[tuple[str, str]]:
@@ -194,7 +201,7 @@ def _known(figure: Figure, record: Record) -> Iterator[float]:
 
 
 def _environment(found: Environment) -> list[tuple[str, str]]:
-    gpu = f"{found.gpu}, {size(found.gpu_memory_bytes)}, driver {found.driver}" if found.gpu else ""
+    gpu = f"{found.gpu}, {size(found.gpu_memory_bytes)}, driver {found.driver or UNKNOWN}" if found.gpu else ""
     ram = size(found.ram_limit_bytes) if found.ram_limit_bytes else ""
     versions = ((name, getattr(found, name) or "") for name in table.VERSIONS)
     return [(title, words) for title, words in (("CPU", found.cpu or ""), ("RAM limit", ram), ("GPU", gpu), *versions) if words]

@@ -14,10 +14,13 @@ from inference.record import scoreboard
 from inference.record.model import LaneRecord, Pair, Record, RunFigures
 from inference.record.quality import could_show
 from inference.record.scoreboard import Fact
+from inference.record.scores import Flips
 from inference.record.verdict import verdict
 from inference.series.expected import flips
 from inference.series.series import LaneMedians
 from inference.units import UNKNOWN
+
+CHANCE = 0.05  # how often chance alone may split right answers so: more often, nobody is better
 
 
 def lane_titles(record: Record) -> dict[str, str]:
@@ -49,13 +52,13 @@ def facts(records: Sequence[Record], medians: dict[str, LaneMedians]) -> tuple[F
         return ()
     whole = overall(records)
     figures = scoreboard.facts(whole)[:-1]
-    return (*figures, *_same(records), *_right(whole, medians)) if figures else ()
+    return (*figures, *_same(records), *_right(whole, records, medians)) if figures else ()
 
 
 def beside(records: Sequence[Record], told: Sequence[Fact]) -> str:
     """What must be said beside the facts `told` of all these, and of more than two lanes who writes fastest; where nothing is held together, why nobody won."""
     whole = overall(records)
-    parts = [scoreboard.caveat(whole), _unlike_prompts(whole, records), _could_show(records) if told else ""]
+    parts = [scoreboard.caveat(whole), _unlike_prompts(whole, records), _could_show(whole, records) if told else ""]
     return scoreboard.no_winner(whole) or " ".join(filter(None, parts))
 
 
@@ -69,16 +72,21 @@ def _unlike_prompts(whole: Record, records: Sequence[Record]) -> str:
     return f"The lanes did not answer the same prompts ({told}), so part of what sets their figures apart may be the prompts."
 
 
-def _could_show(records: Sequence[Record]) -> str:
+def _could_show(whole: Record, records: Sequence[Record]) -> str:
     """How large a change of right answers these prompts could have shown; empty where no two answers are held against an expected one."""
-    pair = records[-1].verdict.pairs[0] if records[-1].verdict.pairs else None
+    found = _flips(whole, records)
+    words = could_show(found.answers, found.resolution) if found and found.resolution else ""
+    return f"{words[:1].upper()}{words[1:]}." if words else ""
+
+
+def _flips(whole: Record, records: Sequence[Record]) -> Flips | None:
+    """What the first pair of lanes made of the prompts that both answered and something is expected of; None without any."""
+    pair = next(iter(whole.verdict.pairs), None)
     judged = [record for record in records if pair and record.row and record.row.expected and _counted(record, pair)]
     if not pair or not judged:
-        return ""
+        return None
     reference, other = ([record.lanes[lane].ended_runs[-1].text for record in judged] for lane in (pair.reference, pair.other))
-    found = flips(reference, other, [record.row.expected or "" for record in judged if record.row], "contains")
-    words = could_show(found.answers, found.resolution) if found.resolution else ""
-    return f"{words[:1].upper()}{words[1:]}."
+    return flips(reference, other, [record.row.expected or "" for record in judged if record.row], "contains")
 
 
 def _counted(record: Record, pair: Pair) -> bool:
@@ -94,12 +102,19 @@ def _same(records: Sequence[Record]) -> list[Fact]:
     return [Fact(scoreboard.TITLES[-1], f"{sum(held)} of {len(held)} the same")]
 
 
-def _right(whole: Record, medians: dict[str, LaneMedians]) -> list[Fact]:
+def _judged(record: Record, lane: str) -> int:
+    """How many of a lane's answers to a prompt something is expected of."""
+    return record.lanes[lane].n if lane in record.lanes and record.row and record.row.expected else 0
+
+
+def _right(whole: Record, records: Sequence[Record], medians: dict[str, LaneMedians]) -> list[Fact]:
     judged = {name: found for name, found in medians.items() if found.expected}
     if not judged:
         return []
     most = max(found.hold_expected for found in judged.values())
     best = [name for name, found in judged.items() if found.hold_expected == most]
-    alike = len({found.expected for found in judged.values()}) == 1  # of other prompts nobody is better
+    alike = len({tuple(_judged(record, name) for record in records) for name in judged}) == 1  # of other prompts nobody is better
     told = ", ".join(f"{scoreboard.name(whole, name)} {found.hold_expected} of {found.expected}" for name, found in judged.items())
-    return [Fact("Right answers", told, best[0] if alike and len(best) == 1 < len(judged) else None)]
+    flipped = _flips(whole, records)
+    sure = flipped is not None and flipped.mcnemar_p < CHANCE
+    return [Fact("Right answers", told, best[0] if sure and alike and len(best) == 1 < len(judged) else None)]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from inference import terminal
 from inference.record import grid
-from inference.record.figures import OF_A_RUN
+from inference.record.figures import OF_A_RUN, having
 from inference.record.model import Record, RunRecord
 from inference.series.expected import is_right
 from inference.series.overall import beside, facts, lane_titles
 from inference.series.series import LaneMedians, Series, medians
-from inference.units import UNKNOWN
+from inference.units import UNKNOWN, count
 
 MOST_WORDS = 60
 FIGURE_HEADS = [figure.title.lower() for figure in OF_A_RUN]
@@ -69,7 +69,8 @@ def median_rows(series: Series) -> list[list[str]]:
         cells = [lane.title(name)]
         for figure in OF_A_RUN:
             middle, low, high = (figure.words(getattr(each, figure.key)) for each in (found.median, found.min, found.max))
-            cells.append(f"{middle} ({low} - {high})" if found.n > 1 and middle != UNKNOWN else middle)
+            some = sum(having(record.lanes[name], figure.key) for record in series.records if name in record.lanes)
+            cells.append(f"{middle} ({low} - {high}{f', n {some}' if some < found.n else ''})" if found.n > 1 and middle != UNKNOWN else middle)
         rows.append([*cells, str(found.n), str(found.failed), as_expected(found)])
     return rows
 
@@ -96,7 +97,7 @@ def verdict_lines(series: Series) -> list[str]:
 
 def how_far(series: Series) -> str:
     """One sentence: how many are done, whether it was stopped, what was left out."""
-    words = f"{series.done} of {len(series.prompts)} prompts done"
+    words = f"{series.done} of {count(len(series.prompts), 'prompt')} done"
     if series.stop.is_set() and series.done < len(series.prompts):
         words += ", then stopped; what was done is kept"
     if left_out := series.skipped.count:

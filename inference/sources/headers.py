@@ -14,7 +14,7 @@ from typing import Any
 
 from inference.errors import InferenceError
 from inference.sources.files import LFS_POINTER, NOWHERE, leads_nowhere, quoted, weights_files
-from inference.units import size
+from inference.units import two_sizes
 
 LARGEST_HEADER = 100 * 10**6  # the format's own limit
 ZIP = b"PK\x03\x04"
@@ -80,7 +80,8 @@ def tensors_in(file: Path) -> dict[str, Stored]:
         raise _no_safetensors(file, start) from None
     end = begin + max((last for _, last in places), default=0)
     if end > length:
-        raise InferenceError(f"{file} is cut short: its header tells of {size(end)}, and it has {size(length)}. Copy or download it again.")
+        whole, has = two_sizes(end, length)
+        raise InferenceError(f"{file} is cut short: its header tells of {whole}, and it has {has}. Copy or download it again.")
     if [first for first, _ in places] + [length - begin] != [0] + [last for _, last in places]:
         raise InferenceError(f"{file} is damaged: its tensors overlap, or bytes of it belong to none. Copy or download it again.")
     return found
@@ -111,7 +112,8 @@ def _header_bytes(file: Path, start: bytes, length: int) -> int:
     if wanted > LARGEST_HEADER:
         raise _no_safetensors(file, start)
     if 8 + wanted > length:
-        raise InferenceError(f"{file} is cut short: its header alone takes {size(8 + wanted)}, and it has {size(length)}. Copy or download it again.")
+        takes, has = two_sizes(8 + wanted, length)
+        raise InferenceError(f"{file} is cut short: its header alone takes {takes}, and it has {has}. Copy or download it again.")
     return wanted
 
 

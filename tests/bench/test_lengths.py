@@ -8,6 +8,7 @@ import pytest
 
 from inference.bench import bench, side
 from inference.bench.lengths import by_length, lengths_words
+from inference.bench.table import bench_table
 from inference.cli import bench as bench_command
 from inference.cli import main as command_line
 from inference.engine.engine import Engine
@@ -105,3 +106,15 @@ def test_what_does_not_go_with_ours_only_is_refused(arguments, words, monkeypatc
     monkeypatch.setattr(bench, "Engine", lambda *_: pytest.fail("a lane was started"))
     assert command_line.main(["bench", *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_answers_of_one_token_have_no_speed_and_no_chart_of_it_and_one_token_is_no_plural():
+    entries = [entry(1, 1.5), entry(128, 2.0)]
+    for each in entries:
+        each["ours"] |= {"decode_tps": None, "new_tokens": 1, "path": "c-step", "total_s": 2.0, "load_s": 1.0, "weights_bytes": 600, "n": 1}
+    found = lanes(cpu_fp32=entries)
+    shown = lengths_words(found, WIDE)
+    assert "Speed by the context" not in shown and "First token by" in shown and "already at 1 token, the shortest" in shown
+    beside = {"ratio": {}, "tokens_equal": None, "tokens_why_not": "plain generate was left out", "distinct_tokens": 1, "note": None, "peers": {}}
+    told = bench_table({"lanes": {"cpu:fp32": {"ours": entries[0]["ours"], **beside}}}, WIDE)
+    assert "cpu:fp32: our lane has no speed, which takes two tokens; plain generate was left out." in told and "; 1 distinct token" in told

@@ -72,7 +72,7 @@ def test_a_file_of_prompts_fits_too_and_begins_with_how_far_it_came(width):
     series = Series([Prompt(1, "p")])
     series.records.append(saying(record_of(**TWO), CHINESE))
     text = table.text(series, width)
-    assert "1 of 1 prompts done." in text.split("\n\n")[0] and max(map(columns, text.split("\n"))) <= width
+    assert "1 of 1 prompt done." in text.split("\n\n")[0] and max(map(columns, text.split("\n"))) <= width
 
 
 def test_the_full_table_stands_in_its_width_too():

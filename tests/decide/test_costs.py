@@ -102,3 +102,12 @@ def test_no_turn_is_missed_and_none_made_up(sleep_s):
 def test_lanes_that_cost_the_same_never_turn():
     curve = Curve(0.8, 900, 2.0, 40.0)
     assert turns({"a": curve, "b": curve}) == () and turns({"a": curve}) == ()
+
+
+def test_answers_that_lie_far_apart_cost_no_less_than_if_all_were_as_quick_as_the_quickest():
+    # 19 answers of 0.1 s and one of 100 s: two standard errors of their mean are twice the mean
+    far, quick = (
+        decided(asked(50, gpu=0.8, sleep_after_min=0), lane("cuda:nf4", *totals, first=0.1), lane("cpu:fp32"))
+        for totals in ((0.1,) * 19 + (100.0,), (0.1,) * 20)
+    )
+    assert of(far, "cuda:nf4").cost_month_low == pytest.approx(of(quick, "cuda:nf4").cost_month) and of(quick, "cuda:nf4").cost_month > 0

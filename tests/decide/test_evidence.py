@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from inference.decide.decision import decide
 from inference.decide.evidence import gather
+from inference.decide.model import Asked, Price
 from inference.energy import Energy
 from inference.errors import WrongArguments
 from inference.events import LoadFigures, Request
@@ -173,3 +175,13 @@ def test_unlike_limits_and_unlike_prompts_are_said():
 def test_fetching_the_model_is_no_part_of_what_waking_takes():
     records = [changed(two(), load=LoadFigures(70.0, {"download": 60.0, "quantize": 10.0}))]
     assert lane_of(gather(records)).load_s == 10.0
+
+
+@pytest.mark.parametrize(("asked", "keeps"), [(0.999, None), (0.98, True)])
+def test_that_all_of_a_few_positions_agree_does_not_say_that_all_do(asked, keeps):
+    record = replace(record_of(cuda_nf4=[ended(50)] * 3, cpu_fp32=[ended(5)] * 3), quality=quality(positions=250, agreement=1.0, se=0.0))
+    found = gather([record])
+    assert lane_of(found, "cuda:nf4").agreement_se == pytest.approx(2 / 254)
+    decision = decide(Asked(1000, {"cuda:nf4": Price(0.8, "typed"), "cpu:fp32": Price(0.1, "typed")}, min_agreement=asked), found)
+    (rule,) = next(each.rules for each in decision.candidates if each.lane == "cuda:nf4")
+    assert rule.keeps is keeps and "100.00 % ± 0.79 % over 250 positions" in rule.words

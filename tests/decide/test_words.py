@@ -93,3 +93,35 @@ def test_each_figure_says_by_what_it_was_worked_out():
     assert source(sleeper, "Hours of hardware a day") == "estimated: awake until 5 minutes after a visitor"
     unmeasured = of(decided(asked(), replace(CARD, why_not="it failed."), CPU), "cuda:nf4")
     assert (unmeasured.title, unmeasured.out) == ("4-bit NF4 on the GPU", "it failed.")
+
+
+def test_costs_under_a_cent_are_not_within_a_percent_and_have_no_exponent():
+    tiny = {name: Price(dollars, "typed") for name, dollars in (("cuda:nf4", 1e-6), ("cpu:fp32", 2e-6))}
+    found = decided(asked(20_000, prices=tiny), replace(CARD, agreement=0.9), lane("cpu:fp32", 1.0, 1.0, 1.0))
+    assert found.sentence == (
+        "Serve FP32 on the CPU (cpu:fp32): $0.00146 a month, as much as 4-bit NF4 on the GPU (cuda:nf4) to the cent ($0.000730), and it changes the answers least."
+    )
+    assert not re.search(r"\de[+-]\d", words.text(found)) and "$0.0000012" in words.text(found)
+
+
+def test_one_answer_a_day_that_a_machine_can_give_is_one():
+    slow = decided(asked(0.5, cpu=0.1, gpu=None), lane("cpu:fp32", *(70_000.0,) * 3, first=1.0))
+    assert next(figure.words for figure in of(slow, "cpu:fp32").figures if figure.title == "One machine can give") == "1 answer a day"
+
+
+def test_a_measured_load_says_how_long_the_answers_of_it_were():
+    loaded = replace(CARD, clients=(Clients(1, 0.1, 1.0, 60.0, 3, new_tokens=5),))
+    (rate,) = [figure for figure in of(decided(asked(), loaded, CPU), "cuda:nf4").figures if figure.title == "Answers a minute"]
+    assert rate.source.startswith("measured with answers of 5 tokens; one after the other it would be 54.5")
+
+
+def test_what_a_limit_leaves_is_all_of_it_only_where_it_is():
+    quick = decided(asked(max_total_s=100.0), CARD, lane("cpu:fp32", *(0.0004,) * 3, first=0.0001))
+    assert "to spare, 99 % of the limit" in of(quick, "cpu:fp32").rules[0].margin
+    slow = decided(asked(max_total_s=0.001), CARD, CPU)
+    assert "too long, 499,900 % of the limit" in of(slow, "cpu:fp32").rules[0].margin
+
+
+def test_no_share_below_none_is_asked_for():
+    far = decided(asked(gpu=0.05, min_agreement=0.9), replace(CARD, agreement=0.05, agreement_se=0.04, positions=300), CPU)
+    assert "would be in where you accept 0.00 % equal first choices" in told(far.turned_by)

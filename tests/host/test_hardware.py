@@ -66,3 +66,13 @@ def test_the_cheapest_that_fits_comes_first_and_the_hub_s_prices_go_before_the_f
     told = catalog.priced({"t4-medium": 0.01, "zero-a10g": 9.0}, "2026-11-29", "of the Hub itself")
     assert told.dated() == "prices read 2026-11-29, of the Hub itself" and told.fitting(small)[0].name == "t4-medium"
     assert told.named("t4-small").dollars_per_hour is None and told.named("zero").price() == "a quota, no price"
+
+
+def test_a_price_is_told_as_it_is_and_one_of_less_than_a_cent_is_no_zero():
+    told = from_file().priced({"t4-small": 0.4, "l4x1": 0.2769, "cpu-upgrade": 0.004, "cpu-basic": 0.0}, "2026-08-01", "of the Hub itself")
+    assert [told.named(name).price() for name in ("t4-small", "l4x1", "cpu-upgrade", "cpu-basic")] == [
+        "$0.40 an hour",
+        "$0.2769 an hour",
+        "$0.004 an hour",
+        "free",
+    ]

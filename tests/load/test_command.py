@@ -234,3 +234,5 @@ def test_questions_that_failed_kept_no_limit():
 def test_a_wait_that_breaks_a_limit_is_never_told_as_the_limit_itself():
     told = load_table(LIMITED, [clients.LaneLoad("cpu:fp32", (level(4, 1.0), level(8, 2.003)))], 200)
     assert "2.00 s for the whole answer: kept with 4 clients, breaks with 8 (max 2.01 s)" in told
+    told = load_table(LIMITED, [clients.LaneLoad("cpu:fp32", (level(4, 1.0), level(8, 2.1521)))], 200)
+    assert "breaks with 8 (max 2.15 s)" in told  # as the table has it

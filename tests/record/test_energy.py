@@ -38,9 +38,15 @@ SHORT = Energy(40.0, 0.1, None, "nvml", 0.1, 0.0, 0.0)
 
 
 def test_a_figure_stands_with_its_error_the_idle_power_and_what_the_counter_covers():
-    assert told(record_of(taking(LONG))).splitlines() == ["100 J an answer (± 5 %, n 1)", "at rest 75.0 W: 150 J of it", "the whole card, other work included"]
+    assert told(record_of(taking(LONG))).splitlines() == [
+        "100 J an answer (± 5 %, n 1)",
+        "at rest 75.0 W: 150 J in that time",
+        "the whole card, other work included",
+    ]
     found = told(record_of(taking(replace(LONG, idle_watts=None, source="rapl")), lane="cpu:nf4"))
     assert "at rest n/a (no rest of a second before a run)\nthe whole processor package, other work included" in found
+
+    assert told(record_of(taking(replace(LONG, source="meter")))).endswith("\nmeter, other work included")  # of a file that another version wrote
 
 
 def test_a_contended_run_says_that_the_other_lane_is_in_it():

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from inference.events import Request
+from inference.record.build import build_record
 from inference.record.scoreboard import as_text, caveat, factor, facts, fastest, first_different_word, name, no_winner, standings
-from inference.record.verdict import summary_lines
-from tests.support.records import ended, record_of, saying
+from inference.record.verdict import summary_lines, verdict_text
+from tests.support.records import ended, record_of, saying, status
 
 
 def words(record):
@@ -191,3 +193,34 @@ def test_a_lane_whose_repeats_differ_is_not_told_by_its_last_answer_alone():
     record = record_of(cpu_nf4=[ended(9.0, ids=(1, 2, 3, 4, 5)), ended(9.0)], cpu_fp32=[ended(5.0)] * 2)
     assert "4-bit did not answer the same each time" in caveat(record) and "FP32 did not" not in caveat(record)
     assert dict(summary_lines(record))["Lengths differ"] == "the totals are of 3 or 5 tokens (cpu:nf4), 3 tokens (cpu:fp32)"
+
+
+def test_which_answers_were_cut_is_said_where_not_all_were():
+    assert "Cut at 50 tokens. " in caveat(record_of(cpu_nf4=ended(20, reason="length"), cpu_fp32=ended(5, reason="length")))
+    assert "Cut at 50 tokens: FP32. " in caveat(record_of(cpu_nf4=ended(20), cpu_fp32=ended(5, reason="length")))
+    some = caveat(record_of(cpu_nf4=[ended(20), ended(20, reason="length")], cpu_fp32=[ended(5, reason="length")] * 2))
+    assert "Cut at 50 tokens: 4-bit in 1 of 2 runs, FP32." in some and "Cut" not in caveat(record_of(cpu_nf4=ended(20), cpu_fp32=ended(5)))
+
+
+def test_runs_that_overlap_are_said_to_where_one_lane_is_told_to_be_ahead():
+    ahead, behind = [ended(12), ended(10), ended(14)], [ended(11), ended(9), ended(10)]
+    told = caveat(record_of(cpu_nf4=ahead, cpu_fp32=behind))
+    assert "The lanes' runs overlap in writing speed: who is ahead there may be chance." in told and "first word" not in told
+    for left, right in ((ahead, [ended(5)] * 3), ([ended(10), ended(10.2)], [ended(10), ended(10.2)]), ([ended(12)], [ended(10)])):
+        assert "overlap" not in caveat(record_of(cpu_nf4=left, cpu_fp32=right))
+    pooled = record_of(cpu_nf4=ahead, cpu_fp32=behind)
+    assert "overlap" not in caveat(replace(pooled, request=replace(pooled.request, repeats=1)))
+
+
+def test_a_first_run_since_the_load_beside_a_warm_one_is_said():
+    cold, warm = replace(ended(5), done=replace(ended(5).done, warm=False)), ended(5)
+    words = "FP32 answered for the first time since the load, which slows."
+    found = [caveat(record_of(cpu_nf4=left, cpu_fp32=right)) for left, right in ((warm, cold), (warm, warm), (cold, cold))]
+    assert [words in each for each in found] == [True, False, False] and "for the first time" not in found[2]
+
+
+def test_a_server_that_cut_at_a_limit_of_its_own_is_not_said_to_have_cut_at_ours():
+    own = replace(ended(30, reason="length"), done=replace(ended(30, reason="length").done, token_ids=(), new_tokens=6), n=6)
+    lanes = [replace(status("endpoint:x"), title="vLLM", load=None), status("cpu:fp32")]
+    record = build_record(lanes, Request("hi"), "in-turn", {"endpoint:x": [own], "cpu:fp32": [ended(5)]})
+    assert "Cut at the token limit: vLLM." in caveat(record) and "The answer of vLLM was cut at the token limit." in verdict_text(record)

@@ -225,3 +225,27 @@ def test_a_lane_of_another_model_has_its_own_name_and_not_the_others_parameters(
     assert [row["model"] for row in csv.DictReader(io.StringIO(to_csv([record])))] == ["fake/model", "you/full"]
     (cells,) = (row.cells for row in table_rows(record) if row.title == "Model size")
     assert "1,000 parameters" in cells[0] and "parameters" not in cells[1]
+
+
+def test_one_thing_is_told_as_one():
+    one = [ended(5, ids=(1,)), ended(5, reason="stopped"), ended(5, reason="stopped")]
+    record = record_of(cpu_nf4=one, cpu_fp32=[ended(5), ended(5, ids=(1, 2)), ended(5, reason="stopped")])
+    rows = {row.title: row.cells for row in table_rows(record)}
+    assert "1 token out, 4 in" in rows["Inference time"][0] and "2 or 3 tokens out, 4 in" in rows["Inference time"][1]
+    assert rows["Conditions"][0].endswith("2 runs that failed or were stopped") and rows["Conditions"][1].endswith("1 run that failed or was stopped")
+    assert dict(summary_lines(record))["Lengths differ"] == "the totals are of 1 token (cpu:nf4), 2 or 3 tokens (cpu:fp32)"
+
+
+def test_how_many_runs_have_a_figure_stands_beside_it_and_who_counted_each():
+    record = record_of(cpu_nf4=[ended(5), ended(10), one_token()], cpu_fp32=[ended(5), one_token()])
+    speed, first = cells(record, "Decode speed"), cells(record, "First token")
+    assert speed == ("7.50 tok/s (5.00 tok/s - 10.0 tok/s, n 2)", "5.00 tok/s (n 1)") and first[0].endswith("n 3)")
+    counted = [
+        replace(run, done=replace(run.done, counted_by=by)) for run, by in ((ended(5), "the server"), (ended(5), "a tokenizer"), (ended(5), "the server"))
+    ]
+    assert "2 of 3 counted by the server, 1 of 3 counted by a tokenizer" in cells(record_of(cpu_nf4=counted, cpu_fp32=ended(5)), "Inference time")[0]
+
+
+def test_effects_are_told_of_lanes_that_are_held_against_each_other_alone():
+    assert "Effects" in dict(summary_lines(record_of(cuda_nf4=ended(100), cpu_fp32=ended(10))))
+    assert "Effects" not in dict(summary_lines(record_of(cuda_nf4=ended(100), cpu_nf4=ended(10))))  # of one precision

@@ -255,4 +255,27 @@ def test_of_a_server_it_is_not_said_that_it_was_alone_and_a_cut_without_a_count_
     lane = replace(status("endpoint:x"), title="vLLM", load=None)
     text = html_report([build_record([lane, status("cpu:fp32")], Request("hi"), "in-turn", {"endpoint:x": [served], "cpu:fp32": [ended(5)]})])
     assert "None: every lane answered, those that run here at their fastest and alone." in text
-    assert "Cut at the token limit" in text and "Cut at tokens not counted" not in text
+    assert "Cut at the token limit" in text and "Cut at tokens not counted" not in text and ", tokens not counted, first after" in text
+
+
+def test_what_is_not_known_of_a_card_is_no_none():
+    record = record_of(cuda_nf4=ended(20), cpu_fp32=ended(5))
+    text = html_report([replace(record, environment=replace(record.environment, gpu="NVIDIA L4", driver=None))])
+    assert "NVIDIA L4, n/a, driver n/a" in text
+
+
+def test_medians_are_of_the_runs_that_count_and_the_race_is_of_the_last():
+    stopped = ended(5, reason="stopped")
+    whole, some, one = (html_report([record_of(cpu_nf4=[ended(9)] * len(runs), cpu_fp32=runs)]) for runs in ([ended(5)] * 3, [ended(5), stopped], [ended(5)]))
+    assert "Medians of 3 runs after a warm-up" in whole and "Of several runs it is the last that counts." in whole
+    assert "Medians of the runs that came to their end, of 2 after a warm-up" in some and "several runs" not in one
+
+
+def test_repeats_of_unlike_lengths_have_all_of_them_beside_their_medians():
+    text = html_report([record_of(cpu_nf4=[ended(9), ended(9, ids=(1, 2))], cpu_fp32=[ended(5)] * 2)])
+    assert "3 tokens or 2 tokens</span>" in text and '<span class="whole">3 tokens</span>' in text
+
+
+def test_the_race_is_of_a_prompt_that_was_answered():
+    failed = [record_of(cpu_nf4=DIED, cpu_fp32=DIED)] * 2
+    assert "Prompt 3, whose time is the middle one of 1." in html_report([*failed, record_of(cpu_nf4=ended(5), cpu_fp32=ended(9))])

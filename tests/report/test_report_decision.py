@@ -174,3 +174,13 @@ def test_few_answers_a_day_are_drawn_where_they_lie():
 )
 def test_the_axis_of_money_has_cents_where_they_count(most, words):
     assert [tick.words for tick in decided.shown(DECISION, (CostLine("cuda:nf4", ((10, most), (20, 0))),)).chart.up] == words
+
+
+def test_a_turning_point_that_holds_only_up_to_the_next_one_has_both_ends():
+    turns = (Turn(10, "cpu:fp32", "cuda:nf4"), Turn(11, "cuda:nf4", "cpu:fp32"), Turn(50, "cpu:fp32", "cuda:nf4"))
+    told = decided.shown(replace(DECISION, turns=turns)).turns
+    assert [words.partition(" 4-bit")[0].partition(" FP32")[0] for words in told] == [
+        "At 10 answers a day",
+        "From 11 to 49 answers a day",
+        "From 50 answers a day on",
+    ]

@@ -123,3 +123,12 @@ def test_an_index_that_is_none_is_told_by_every_reader_of_the_folder(file, text,
     for read in (tensors_of, files.weights_files, lambda folder: at_hand(str(folder), Settings())):
         with pytest.raises(InferenceError, match=f"model.safetensors.index.json of .* {re.escape(words)}"):
             read(file.parent)
+
+
+def test_a_file_that_lacks_a_few_bytes_of_many_is_not_said_to_have_as_many_as_it_should(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_file({"a": torch.zeros(2**20, dtype=torch.uint8)}, path)
+    whole = path.stat().st_size
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(InferenceError, match=f"its header tells of {whole:,} B, and it has {whole - 3:,} B"):
+        tensors_in(path)

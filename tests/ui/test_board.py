@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from inference.progress import Progress
+from inference.record.markdown import markdown
 from inference.record.scoreboard import TITLES
 from tests.support.records import ended, record_of
 from ui import badge, definitions
@@ -142,3 +143,11 @@ def test_every_label_that_can_be_opened_has_its_definition_on_the_page():
     for label, key in badge.DEFINED.items():
         assert f'popovertarget="about-{key}"' in badge.about(label)
     assert badge.about("<b>Own") == "&lt;b&gt;Own"
+
+
+def test_what_is_copied_says_what_was_compared():
+    bf16 = record_of(cuda_nf4=ended(20), cuda_bf16=ended(5))
+    bf16 = replace(bf16, lanes={name: replace(lane, precision="BF16") if name == "cuda:bf16" else lane for name, lane in bf16.lanes.items()})
+    for record, words in ((bf16, "4-bit NF4 on the GPU against BF16 on the GPU"), (record_of(cpu_fp32=ended(5)), "FP32 on the CPU")):
+        text, table = board.copied(record)
+        assert text.startswith(f"fake/model, {words}, measured\n") and markdown(record).startswith(f"## {words}, measured\n")

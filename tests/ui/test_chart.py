@@ -112,7 +112,7 @@ def test_memory_says_what_kind_it_is():
 
 
 def test_what_was_not_measured_says_why():
-    assert row(chart.measured(record_of(cuda_nf4=ended(20), cpu_fp32=ended(5))), "Memory") == ["n/a: not measured"] * 2
+    assert row(chart.measured(record_of(cuda_nf4=ended(20), cpu_fp32=ended(5))), "Memory") == ["n/a: not measured", "n/a: the system gives no figure"]
 
 
 def test_quality_is_told_or_why_not():
@@ -121,7 +121,7 @@ def test_quality_is_told_or_why_not():
     assert row(chart.measured(record), "Quality") == ["not compared yet", "the reference"]
     few = replace(record, quality=Quality(scored, "cpu:fp32", "cuda:nf4", "answer", 12, 1000, {"cuda:nf4": scored}))
     assert row(chart.measured(few), "Quality") == ["75 % the same first choice, on 12 positions only", "the reference"]
-    assert row(chart.measured(replace(record, quality=NoQuality("Too short."))), "Quality") == ["n/a: Too short."] * 2
+    assert row(chart.measured(replace(record, quality=NoQuality("Too short."))), "Quality") == ["n/a: Too short.", "the reference"]
 
 
 def test_four_lanes_have_four_colours_the_same_in_race_and_rows():
@@ -139,3 +139,13 @@ def test_hostile_text_of_a_fault_can_not_leave_its_cell():
     record = replace(record_of(cuda_nf4=ended(20), cpu_fp32=ended(5)), quality=NoQuality(hostile))
     markup = chart.measured(record)
     assert not set("${}`") & set(markup) and "<img" not in markup and hostile in words(markup)
+
+
+def test_quality_has_the_reference_that_the_table_has_and_no_figure_without_a_reason():
+    record = record_of(cuda_nf4=ended(20), cuda_bf16=ended(5), cpu_nf4=ended(5))
+    bf16 = {name: replace(lane, precision="BF16") if name == "cuda:bf16" else lane for name, lane in record.lanes.items()}
+    scored = Figures(1, 0.5, None, 0.4, 2.0, 3.0, 1.0, 0.0, 5.0, 6.0, 1.2, None)
+    record = replace(record, lanes=bf16)
+    assert row(chart.measured(record), "Quality") == ["not compared yet", "the reference", "not compared yet"]
+    one = replace(record, quality=Quality(scored, "cuda:bf16", "cuda:nf4", "answer", 1, 1000, {"cuda:nf4": scored}))
+    assert row(chart.measured(one), "Quality") == ["100 % the same first choice, on 1 position only", "the reference", "not compared yet"]

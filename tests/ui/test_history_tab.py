@@ -11,12 +11,14 @@ import gradio as gr
 import pytest
 
 from inference.events import Request
+from inference.record.scoreboard import in_short
+from inference.record.verdict import verdict
 from tests.support.fakes import Stage
 from tests.support.records import ended, record_of
 from ui.answers import local
 from ui.comparison.handlers import Page
 from ui.download import NOTHING
-from ui.histories import END, ISOLATE, MOST_KEPT, Histories, model_words, winner
+from ui.histories import END, ISOLATE, MOST_KEPT, Histories, model_words
 from ui.history import pair
 from ui.history import tab as history_tab
 from ui.history.tab import HistoryTab
@@ -83,13 +85,17 @@ def test_a_time_of_another_day_has_its_day():
 
 
 def test_a_label_says_why_there_is_no_winner_and_who_is_fastest_of_several():
-    assert winner(record_of(cpu_nf4=ended(5, reason="stopped"), cpu_fp32=ended(10))).startswith("No winner: 4-bit was stopped")
-    assert winner(record_of(cuda_nf4=ended(100), cuda_bf16=ended(50), cpu_fp32=ended(10))) == "4-bit NF4 on the GPU writes fastest"
+    assert in_short(record_of(cpu_nf4=ended(5, reason="stopped"), cpu_fp32=ended(10))).startswith("No winner: 4-bit was stopped")
+    assert in_short(record_of(cuda_nf4=ended(100), cuda_bf16=ended(50), cpu_fp32=ended(10))) == "4-bit NF4 on the GPU writes fastest"
+    tied = record_of(cuda_nf4=ended(100), cuda_bf16=ended(100), cpu_nf4=ended(99))
+    assert in_short(replace(tied, verdict=verdict(tied.lanes))) == "4-bit NF4 on the GPU, FP32 on the GPU and 4-bit NF4 on the CPU write equally fast"
+    comma = {name: replace(lane, server="vLLM, 4-bit") if name == "cuda:nf4" else lane for name, lane in tied.lanes.items()}
+    assert in_short(replace(tied, lanes=comma)).startswith("vLLM, 4-bit, ")
 
 
 def test_a_speed_that_is_not_known_is_no_winner():
     short = replace(ended(5).done, timings=replace(ended(5).done.timings, decode_tps=None, tpot_s=None))
-    assert winner(record_of(cpu_nf4=replace(ended(5), done=short), cpu_fp32=ended(10))) == "Equally soon"
+    assert in_short(record_of(cpu_nf4=replace(ended(5), done=short), cpu_fp32=ended(10))) == "Equally soon"
 
 
 def test_nothing_changes_while_a_comparison_is_not_over(history):
@@ -196,3 +202,9 @@ def test_where_there_is_nothing_download_is_off_and_says_so(history):
 def test_a_comparison_that_is_kept_no_longer_is_told_as_that(history):
     assert "No comparison yet" in history.show([], "markdown", 0, VISITOR)[0]
     assert "kept no longer" in history.show(["c0"], "markdown", 0, VISITOR)[0]
+
+
+def test_a_figure_that_one_of_a_pair_lacks_says_why():
+    first, second = record_of(cpu_nf4=ended(5), cpu_fp32=ended(9)), record_of(cpu_nf4=ended(5, reason="stopped"), cpu_fp32=ended(9))
+    rows = {row[0]: row[1:] for row in pair.figure_rows(first, second, "cpu:nf4")}
+    assert rows["Speed"] == ["5.00 tok/s", "n/a (stopped before its end)", ""]

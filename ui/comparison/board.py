@@ -12,6 +12,7 @@ from inference.lanes import LaneName, lane_title, precision_words
 from inference.record import grid, scoreboard
 from inference.record.model import Record
 from inference.record.scoreboard import TITLES, Fact
+from inference.record.verdict import subject
 from ui.badge import about, colour, escape
 
 BEFORE = "Send a prompt: who is faster, and by how much, will stand here."
@@ -79,7 +80,7 @@ def _table(rows: list[tuple[str, list[str]]], lanes: list[str]) -> str:
 def copied(record: Record) -> tuple[str, str]:
     """The scoreboard to send on: as text, and as Markdown."""
     asked = f"Asked: {record.request.prompt}"
-    model = f"{record.model.id or 'unknown model'}, 4-bit against full precision, measured"
+    model = f"{record.model.id or 'unknown model'}, {subject(record)}, measured"
     hardware = ", ".join(filter(None, [record.environment.gpu, record.environment.cpu]))
     text = "\n".join([*filter(None, [model, hardware, asked]), "", *scoreboard.as_text(record)])
     rows: list[list[str]] = []

@@ -6,13 +6,13 @@ every so many tokens. The rows: each figure as a number and a bar in the lane's 
 
 from __future__ import annotations
 
-from inference.lanes import LaneName
 from inference.record.figures import MEMORY, Figure
 from inference.record.missing import ELSEWHERE, why
 from inference.record.model import LaneRecord, Record
-from inference.record.scores import NoQuality
+from inference.record.scores import NoQuality, Quality
+from inference.record.verdict import reference_of
 from inference.report.charts import FIGURES, RaceBar, heading, race, unsure, value
-from inference.units import UNKNOWN, seconds, share
+from inference.units import UNKNOWN, count, seconds, share
 from ui.badge import about, colour, escape
 
 LAST = 0.9  # of the axis: from there on a label stands before its mark
@@ -83,14 +83,14 @@ def _cell(lane: LaneRecord, figure: Figure, found: float | None, largest: float,
 
 def _quality(record: Record, name: str) -> str:
     found = record.quality
-    if isinstance(found, NoQuality):
-        return f"{UNKNOWN}: {found.error}"
     if record.lanes[name].elsewhere:
         return f"{UNKNOWN}: {ELSEWHERE}"
-    if found is None:
-        return "the reference" if LaneName.parse(name).full else "not compared yet"
-    if name not in found.lanes:
-        return "the reference" if name == found.reference else UNKNOWN
+    if name == (found.reference if isinstance(found, Quality) else reference_of(record.lanes)):
+        return "the reference"
+    if isinstance(found, NoQuality):
+        return f"{UNKNOWN}: {found.error}"
+    if found is None or name not in found.lanes:
+        return "not compared yet"
     figures = found.lanes[name]
-    few = "" if found.figures.enough else f", on {found.figures.positions} positions only"
+    few = "" if found.figures.enough else f", on {count(found.figures.positions, 'position')} only"
     return f"{share(figures.top1_agreement)} the same first choice{few}"

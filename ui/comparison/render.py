@@ -106,6 +106,7 @@ def run_line(progress: Progress, status: LaneStatus, now: float, limit: int) -> 
         return Line("failed", "No text", took, progress.fault or "")
     if progress.ended:
         cut = progress.done is not None and progress.done.finish_reason == "length"
+        limit = progress.n or limit if status.title else limit  # a server may have one of its own
         words = "Stopped before the first token" if progress.phase == "stopped" and not (progress.n or progress.text) else progress.phase.capitalize()
         return Line("cut" if cut else progress.phase, f"Cut at {count(limit)}" if cut else words, "" if cut else took)
     words, detail = _phase_words(progress, status)
@@ -191,7 +192,7 @@ def _tokens(progress: Progress | None) -> list[str]:
     if done is None or not done.prompt_tokens:
         return []
     out = progress.n if progress and progress.n else 0 if not done.text else "not counted"
-    return [f"{done.prompt_tokens} tokens in, {out} out"]
+    return [f"{count(done.prompt_tokens)} in, {out} out"]
 
 
 def _load(status: LaneStatus) -> list[str]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from inference.record.figures import FIGURES, TOKENS, Figure
+from inference.record.missing import shown
 from inference.record.model import LaneRecord, Record
 from inference.record.scoreboard import WORD
 from inference.record.table import conditions
@@ -35,7 +36,7 @@ def _row(figure: Figure, a: LaneRecord, b: LaneRecord) -> list[str]:
     """The ratio's place is empty where a figure is unknown, and says why where they are unlike."""
     found = figure.ratio(b, a)
     words = figure.ratio_words(found) if found else f"no ratio: {reason}" if (reason := figure.unlike(b, a)) else ""
-    return [figure.title, figure.words(figure.read(a)), figure.words(figure.read(b)), words]
+    return [figure.title, *(shown(figure.read(each), figure.words, each, figure.key) for each in (a, b)), words]
 
 
 def notes(first: Record, second: Record) -> list[str]:

@@ -19,7 +19,7 @@ from inference.lanes import LaneName, short_word
 from inference.progress import Progress
 from inference.series import table
 from inference.series.series import Series
-from inference.units import seconds, size
+from inference.units import count, seconds, size
 from ui.badge import escape
 from ui.comparison.columns import FAULT
 from ui.tabs import bytes_of
@@ -123,9 +123,13 @@ class Watched:
 
     def _going(self, done: int, total: int) -> tuple[str, str, str]:
         tenth = -(-(done * 10 // total) * total // 10)  # the fewest prompts that are so many tenths of all
-        told = f"{max(tenth, min(done, 1))} of {total} prompts done" if done else "Warming up"
+        told = f"{max(tenth, min(done, 1))} of {count(total, 'prompt')} done" if done else "Warming up"
         rest = self.left_s()
-        words = f"{done} of {total} prompts done" + (f", about {left(rest)} left" if rest is not None else "") if done else f"Warming up for {total} prompts"
+        words = (
+            f"{done} of {count(total, 'prompt')} done" + (f", about {left(rest)} left" if rest is not None else "")
+            if done
+            else f"Warming up for {count(total, 'prompt')}"
+        )
         lanes = " · ".join(f"{name}: {self._does[lane]}" for lane, name in self._names.items() if lane in self._does)
         return told, f"Stopping. {words}" if self._series.stop.is_set() else words, lanes
 
