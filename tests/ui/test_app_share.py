@@ -76,8 +76,8 @@ def test_the_share_link_is_printed_after_the_page_and_ends_with_it(start, tunnel
     program = start("--share", "--auth", "me:password", **tunnel)
     program.url()
     assert program.process.stdout.readline() == "Share link, good for a week: https://abc.example.org\n"
+    until(lambda: any("sleep" in child.name() for child in program.lanes()), 3, "the tunnel's client, which is a shell until it has said the link")
     children = program.lanes()
-    assert any("sleep" in child.name() for child in children)
     program.process.send_signal(signal.SIGINT)
     code, errors = program.output(timeout_s=8)
     assert code == 0 and OPEN_TO_ALL not in errors and "6 prompts a minute" in errors, errors
