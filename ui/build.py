@@ -186,15 +186,14 @@ def _wire(
     over = [board_box.board, asked.send, board_box.again, board_box.go_on]
     for lane, column in zip(page.lanes, columns, strict=True):
         # "multiple": the next comparison may begin a moment before the browser has seen this branch end.
-        begun.success(
+        ended = begun.success(
             lane.stream, outputs=[column.top, column.answer, column.foot],
             concurrency_id=f"lane-{lane.key}", concurrency_limit=STREAMS_AT_ONCE, trigger_mode="multiple", show_progress="hidden", api_visibility="private",
         ).then(
             lane.finish, outputs=[*over, column.pretty, column.stop, column.retry, timer], trigger_mode="multiple", **QUICK,
         ).then(
             results.show, outputs=results.outputs, trigger_mode="multiple", **QUICK,
-        ).then(
-            history.refresh, inputs=history.inputs, outputs=history.refreshed, trigger_mode="multiple", **QUICK,
         )  # fmt: skip
+        history.list_after(ended, QUICK)
         column.stop.click(lane.stop, **QUICK)
         column.retry.click(lane.retry, outputs=[column.top, column.foot, column.retry, timer], **QUICK)

@@ -102,10 +102,17 @@ def test_nothing_changes_while_a_comparison_is_not_over(history):
     keep(history, 1)
     session = history.page.sessions.begin("tab", lambda: history.page.engine.submit(Request("hi")))
     session.outcomes["cpu:nf4"] = ended(5)
-    assert history.refresh([], "csv", 0, VISITOR) == [gr.skip()] * len(history.refreshed)
+    assert history.listed([], 0, VISITOR) == gr.skip()
     session.outcomes["cpu:fp32"] = ended(10)
-    choice, *_, button = history.refresh([], "csv", 0, VISITOR)
-    assert len(choice.choices) == 2 and choice.visible and button.interactive
+    choice = history.listed([], 0, VISITOR)
+    assert len(choice.choices) == 2 and choice.visible and history.show([], "csv", 0, VISITOR)[-1].interactive
+
+
+def test_what_is_kept_no_longer_is_ticked_no_longer(history):
+    keep(history, 2)
+    session = history.page.sessions.begin("tab", lambda: history.page.engine.submit(Request("hi")))
+    session.outcomes.update({"cpu:nf4": ended(5), "cpu:fp32": ended(10)})
+    assert history.listed(["c0", "gone"], 0, VISITOR).value == ["c0"]
 
 
 # ---- one, and two

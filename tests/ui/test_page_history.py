@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 
 from tests.support.tab_pages import compare, download, open_page, save
-from ui.comparison.handlers import Page
 from ui.download import NOTHING
 from ui.histories import Histories
+from ui.history import tab as history_tab
 
 
 def test_one_is_opened_again_two_are_compared_and_what_is_chosen_is_exported(open_tab, fake_app):
@@ -83,7 +84,25 @@ def test_what_is_not_kept_any_more_is_told_when_it_is_downloaded(open_tab, monke
     compare(tab)
     open_page(tab, "History")
     tab.wait(tab.page.locator("#download").is_enabled, "Download enabled")
-    monkeypatch.setattr(Page, "latest", lambda *_: None)  # the other lane's end may list the comparisons once more; it finds none and changes nothing
-    monkeypatch.setattr(Histories, "choose", lambda *_: [])
+    monkeypatch.setattr(history_tab, "export", lambda *_: "")  # and not what is kept: the other lane's end may list that once more
     tab.page.locator("#download").click()
     tab.page.get_by_text(NOTHING).first.wait_for()
+
+
+def test_what_is_ticked_while_a_comparison_is_listed_stays_ticked(open_tab, monkeypatch):
+    tab = open_tab()
+    compare(tab, "the first")
+    open_page(tab, "History")
+    boxes = tab.page.locator("#history input[type=checkbox]")
+    tab.wait(lambda: boxes.count() == 1, "the first comparison")
+    listed, labels = threading.Event(), Histories.labels
+    monkeypatch.setattr(Histories, "labels", lambda *arguments: listed.wait(20) and labels(*arguments))
+    open_page(tab, "One prompt")
+    compare(tab, "the second")
+    open_page(tab, "History")
+    boxes.first.check()
+    tab.page.locator("#pair .winners").wait_for()
+    listed.set()
+    tab.wait(lambda: boxes.count() == 2, "the second comparison")
+    assert [boxes.nth(i).is_checked() for i in (0, 1)] == [False, True]
+    tab.wait(lambda: "the first" in tab.page.locator("#pair").text_content(), "the first still shown")

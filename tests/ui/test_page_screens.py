@@ -67,8 +67,9 @@ def test_the_chosen_tab_and_the_letters_of_a_pair_are_read_on_their_ground(open_
     tab.page.locator("#send").wait_for()
     compare(tab), compare(tab)
     open_page(tab, "History")
-    for number in range(2):
-        tab.page.locator("#history input").nth(number).check()
+    boxes = tab.page.locator("#history input")
+    tab.wait(lambda: boxes.count() == 2, "both listed")
+    boxes.nth(0).check(), boxes.nth(1).check()
     tab.page.locator("#pair .letter").first.wait_for()
     tab.page.mouse.move(0, 0)
     tab.page.wait_for_timeout(300)  # colours fade in

@@ -237,7 +237,7 @@ def test_what_a_tab_asked_is_shown_to_no_other():
         assert list(column.stream(other)) == [[gr.skip()] * 3], "no stream of another's run"
         column.stop(other)
     assert page.latest("me") and page.latest("other") is None and not page.histories.labels("other", 0)
-    seen = [page.watch(other), results.show(other), history.refresh([], "json", 0, other), history.show(["c1"], "json", 0, other), history.again(["c1"], other)]
+    seen = [page.watch(other), results.show(other), history.listed([], 0, other), history.show(["c1"], "json", 0, other), history.again(["c1"], other)]
     seen += [list(fork.show(other)), page.over("other", None)]
     for export in (lambda: history.export([], "json", other), lambda: prompts.export("json", other)):
         with pytest.raises(gr.Error, match="nothing to download"):

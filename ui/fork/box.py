@@ -33,6 +33,7 @@ class Fork:
         outputs = [self.button, self.stop, self.why, self.shown]
         board.change(self.viewer.ready, outputs=outputs, **quick)
         self.stop.click(self.viewer.stop, **quick)
-        self.button.click(
+        scored = self.button.click(
             self.viewer.show, outputs=outputs, concurrency_id="fork", concurrency_limit=at_once, show_progress="hidden", api_visibility="private"
-        ).then(results.show_again, outputs=results.outputs, **quick).then(history.refresh, inputs=history.inputs, outputs=history.refreshed, **quick)
+        ).then(results.show_again, outputs=results.outputs, **quick)
+        history.list_after(scored, quick)

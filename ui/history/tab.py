@@ -57,12 +57,12 @@ class HistoryTab:
         gr.Markdown(KEPT, elem_id="kept")
         self.can_ask = False
         self.inputs: list[Any] = [self.choice, self.format, self.offset]
-        self.refreshed: list[Any] = [self.choice, self.pair, self.again_button, self.more, self.table, self.preview, self.download.button]
+        self.shown: list[Any] = [self.pair, self.again_button, self.more, self.table, self.preview, self.download.button]
 
     def wire(self, quick: dict[str, Any], ask_fields: Sequence[Any] = ()) -> None:
         """Connect the tab's own listeners; `ask_fields` are the first tab's, in the order of `again`."""
         gr.on(None, None, outputs=[self.offset], js=OFFSET, api_visibility="private")
-        gr.on([self.choice.change, self.format.change], self.show, inputs=self.inputs, outputs=self.refreshed[1:], **quick)
+        gr.on([self.choice.change, self.format.change], self.show, inputs=self.inputs, outputs=self.shown, **quick)
         self.download.wire(self.export, self.inputs[:2])
         self.can_ask = bool(ask_fields)
         if ask_fields:
@@ -70,14 +70,21 @@ class HistoryTab:
                 None, js=TO_FIRST_TAB, api_visibility="private"
             )
 
-    def refresh(self, chosen: list[str] | None, format: str, offset_min: float, request: gr.Request) -> list[Any]:
-        """`refreshed` with a comparison that has just ended, what was chosen still chosen; nothing changes while one is not over."""
+    def list_after(self, event: Any, quick: dict[str, Any]) -> None:
+        """List anew what is kept after `event`, a comparison's end, and then show what is ticked by then: the visitor may tick meanwhile."""
+        more = quick | {"trigger_mode": "multiple"}
+        listed = event.then(self.listed, inputs=[self.choice, self.offset], outputs=[self.choice], **more)
+        listed.then(self.show, inputs=self.inputs, outputs=self.shown, **more)
+
+    def listed(self, chosen: list[str] | None, offset_min: float, request: gr.Request) -> Any:
+        """The comparisons with one that has just ended, what was chosen still chosen; nothing changes while one is not over."""
         tab = request.session_hash or ""
         if self.page.latest(tab) is None:
-            return [gr.skip()] * len(self.refreshed)
+            return gr.skip()
         labels = self.page.histories.labels(tab, offset_min)
         known = [id for id in chosen or [] if id in {id for _, id in labels}]
-        return [gr.CheckboxGroup(labels, value=known, visible=True), *self.show(known, format, offset_min, request)]
+        gone = {} if len(known) == len(chosen or []) else {"value": known}  # where none is gone the ticks are left to the browser, which may have more of them
+        return gr.CheckboxGroup(labels, visible=True, **gone)
 
     def show(self, chosen: list[str] | None, format: str, offset_min: float, request: gr.Request) -> list[Any]:
         """One chosen comparison opened again with its table, or two held against each other; a look at the export where that is short."""
